@@ -1,0 +1,133 @@
+"""The one exception tree: everything the runtime refuses, with a code, a fact and a way out.
+
+The command line turns each into the same one-line form as a compiler diagnostic, so a code means
+one thing wherever it is printed. Codes 4xx concern models, 6xx artifacts, 7xx requests.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class PcdcError(Exception):
+    """Something the caller can mend, stated as subject, fact, limit and help.
+
+    `subject` names the thing (a file, a field, a model), `fact` says what is wrong with it,
+    `limit` what was expected, `help` what to do about it.
+    """
+
+    code: ClassVar[str] = "PCDC700"
+    title: ClassVar[str] = "request refused"
+
+    def __init__(self, subject: str, fact: str, limit: str = "", help: str = "") -> None:
+        self.subject = subject
+        self.fact = fact
+        self.limit = limit
+        self.help = help
+        super().__init__(subject, fact, limit, help)
+
+    def __str__(self) -> str:
+        line = f"error[{self.code}]: {self.subject}, {self.fact}"
+        if self.limit:
+            line += f"; {self.limit}"
+        return f"{line}\n  help: {self.help}" if self.help else line
+
+
+class ModelNotFoundError(PcdcError):
+    """The model name is no alias, no folder, and nothing the hub knows."""
+
+    code = "PCDC401"
+    title = "model not found"
+
+
+class HubUnreachableError(PcdcError):
+    """The model hub did not answer and the files are not in the local cache."""
+
+    code = "PCDC402"
+    title = "model hub unreachable"
+
+
+class ModelNotSupportedError(PcdcError):
+    """The architecture keeps state that a tree pass cannot share, or a file cannot be read exactly."""
+
+    code = "PCDC403"
+    title = "model not supported"
+
+
+class ExtraMissingError(PcdcError):
+    """An optional dependency that this call needs is not installed."""
+
+    code = "PCDC404"
+    title = "optional dependency missing"
+
+
+class ArtifactError(PcdcError):
+    """The bytes are not an artifact this version can trust."""
+
+    code = "PCDC601"
+    title = "artifact damaged or not readable"
+
+
+class FingerprintMismatchError(ArtifactError):
+    """The artifact was compiled for another tokenizer than the model has."""
+
+    code = "PCDC602"
+    title = "artifact compiled for another tokenizer"
+
+
+class LogitsWidthError(ArtifactError):
+    """The artifact uses a token id that the model's logits do not reach."""
+
+    code = "PCDC603"
+    title = "artifact uses a token the model does not have"
+
+
+class ContextTooLongError(PcdcError):
+    """Prompt and deepest path together exceed the model's window."""
+
+    code = "PCDC701"
+    title = "context longer than the model's window"
+
+
+class ContextNotTextError(PcdcError):
+    """The context holds code points that no tokenizer can encode (lone surrogates)."""
+
+    code = "PCDC702"
+    title = "context is not encodable text"
+
+
+class TemperatureError(PcdcError, ValueError):
+    """A temperature must be a finite number above zero."""
+
+    code = "PCDC703"
+    title = "temperature out of range"
+
+
+class ScoreError(PcdcError):
+    """The model returned NaN, +inf, or gave every choice of a field probability zero."""
+
+    code = "PCDC704"
+    title = "model returned no usable scores"
+
+
+class UnknownFieldError(PcdcError, KeyError):
+    """A field was asked for that the artifact does not have."""
+
+    code = "PCDC705"
+    title = "unknown field"
+
+    __str__ = PcdcError.__str__
+
+
+class UnknownScoringError(PcdcError, ValueError):
+    """A scoring rule was asked for that does not exist."""
+
+    code = "PCDC706"
+    title = "unknown scoring rule"
+
+
+class EngineClosedError(PcdcError):
+    """The engine was closed, or the process forked after the model was loaded."""
+
+    code = "PCDC707"
+    title = "engine closed or used after fork"

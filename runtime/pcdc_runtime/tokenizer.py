@@ -1,0 +1,133 @@
+"""One tokenizer object for both halves: loading, fingerprint, encoding of text that is only text.
+
+Compile and run use `tokenizers.Tokenizer.from_file` on the same file, never a wrapper that may encode
+differently, and never add special tokens: chat templates write those themselves.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from .artifact import Artifact, Ints, PromptCut
+from .errors import ContextNotTextError, FingerprintMismatchError, ModelNotFoundError
+
+FINGERPRINTED = ("normalizer", "pre_tokenizer", "model", "added_tokens", "decoder")
+PROBE_TEXTS = (
+    '{"department": "BILLING"',
+    '{"delta": "-1", ',
+    "P0_CRITICAL 0101.21 8471.30",
+    "caf\u00e9 cafe\u0301 \u5f00\u5fc3 \U0001f44d\U0001f3fd",
+    "  two  blanks\n\n\ttab\r\n",
+    "it's 12345 <|im_start|>",
+)
+
+
+def load_tokenizer(folder: Path) -> Tokenizer:
+    """The tokenizer of a model folder. Raises ModelNotFoundError where there is none or it is damaged."""
+    path = folder / "tokenizer.json"
+    try:
+        return Tokenizer.from_file(str(path))
+    except Exception as error:
+        raise ModelNotFoundError(
+            str(path), f"is not a readable tokenizer ({error})", help="download the model again"
+        ) from error
+
+
+def fingerprint(tokenizer: Tokenizer) -> str:
+    """sha256 over the parts of a tokenizer that decide ids, as hexadecimal text.
+
+    Truncation, padding and post-processor are left out: calls and re-saves change those.
+    """
+    whole = json.loads(tokenizer.to_str())
+    parts = {key: whole.get(key) for key in FINGERPRINTED}
+    canonical = json.dumps(parts, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def encode_text(tokenizer: Tokenizer, text: str) -> list[int]:
+    """Ids of `text` as ordinary text: spellings of control tokens in it stay plain characters.
+
+    Raises ContextNotTextError for lone surrogates.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ContextNotTextError(
+            "text",
+            f"has a lone surrogate U+{ord(text[error.start]):04X} at character {error.start}",
+            "text must be valid Unicode",
+            "decode the input with errors='replace' before passing it on",
+        ) from None
+    if tokenizer.normalizer is not None:
+        text = tokenizer.normalizer.normalize_str(text)
+    pre: Any = tokenizer.pre_tokenizer
+    pieces = [text] if pre is None else [piece for piece, _ in pre.pre_tokenize_str(text)]
+    return [token.id for piece in pieces for token in tokenizer.model.tokenize(piece)]
+
+
+def probe_encodings(tokenizer: Tokenizer) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """A few texts with their ids, stored in an artifact and compared when it is loaded."""
+    return tuple((text, tuple(encode_text(tokenizer, text))) for text in PROBE_TEXTS)
+
+
+def check_tokenizer(artifact: Artifact, tokenizer: Tokenizer, print_: str, model: str) -> None:
+    """Refuse a tokenizer the artifact was not compiled for; `print_` is the tokenizer's fingerprint.
+
+    Raises FingerprintMismatchError.
+    """
+    differing = [t for t, ids in artifact.tokenizer_probes if tuple(encode_text(tokenizer, t)) != ids]
+    if print_ != artifact.fingerprint or differing:
+        raise FingerprintMismatchError(
+            artifact.name,
+            f"was compiled for tokenizer {artifact.fingerprint[:12]}, {model} has {print_[:12]}"
+            + (f" ({len(differing)} of {len(artifact.tokenizer_probes)} probe encodings differ)" if differing else ""),
+            "ids of another tokenizer mean other text",
+            f"recompile with `pcdc build --model {model}`",
+        )
+
+
+def fence_for(cut: PromptCut, context: str) -> tuple[str, str]:
+    """`pre` and `post` with a fence tag that the context does not contain.
+
+    The usual tag unless the context spells it, then the first numbered one it does not: text can never
+    close its own fence, and no character of it is changed.
+    """
+    folded = context.casefold()
+    if cut.fence.casefold() not in folded:
+        return cut.pre, cut.post
+    number = 2
+    while f"{cut.fence}-{number}".casefold() in folded:
+        number += 1
+    tag = f"{cut.fence}-{number}"
+    return cut.pre.replace(cut.fence, tag), cut.post.replace(cut.fence, tag)
+
+
+def encode_piece(tokenizer: Tokenizer, cut: PromptCut, context: str) -> list[int]:
+    """Ids of `pre + context + post`, the one stretch of the prompt that a request changes."""
+    pre, post = fence_for(cut, context)
+    return encode_text(tokenizer, pre + context + post)
+
+
+def assemble_prompt(tokenizer: Tokenizer, cut: PromptCut, context: str) -> Ints:
+    """The whole prompt for one context, int32 [P]; its last id is node 0 of the forest.
+
+    Where the piece does not begin with the head's last `shared` ids (never seen with the usual fence), the
+    prompt is put together from the piece itself, so that it always equals a one-shot encoding.
+    """
+    piece = np.array(encode_piece(tokenizer, cut, context), dtype=np.int32)
+    static = cut.head[: len(cut.head) - cut.shared]
+    return np.concatenate([static, piece, cut.tail[cut.tail_overlap :]])
+
+
+def common_prefix(a: Sequence[int] | Ints, b: Sequence[int] | Ints) -> int:
+    """How many leading ids two sequences share."""
+    size = min(len(a), len(b))
+    differs = np.flatnonzero(np.asarray(a[:size]) != np.asarray(b[:size]))
+    return int(differs[0]) if len(differs) else size
