@@ -111,6 +111,16 @@ class Nodes:
     def __len__(self) -> int:
         return len(self.token)
 
+    def path(self, top: int, node: int) -> tuple[int, ...]:
+        """Token ids from below `top` down to `node`. Raises ValueError where `top` is not above it."""
+        ids: list[int] = []
+        while node > top:
+            ids.append(int(self.token[node]))
+            node = int(self.parent[node])
+        if node != top:
+            raise ValueError(f"node {top} is not above the path's end")
+        return tuple(reversed(ids))
+
 
 @dataclass(frozen=True)
 class Forms:
@@ -213,7 +223,7 @@ def loads(data: bytes, subject: str = "artifact") -> Artifact:
     except _Malformed as error:
         raise _damaged(subject, str(error)) from error
     except (ValueError, TypeError, OverflowError, RecursionError, msgpack.exceptions.UnpackException) as error:
-        raise _damaged(subject, "is not well-formed msgpack") from error
+        raise _damaged(subject, f"is malformed ({error})") from error
 
 
 class _Malformed(Exception):
@@ -539,20 +549,11 @@ def _check_candidate(a: Artifact, index: int, field: CompiledField, candidate: C
         _check(a.nodes.field[node] in (-1, index), "has a form in another field")
         events = int(a.nodes.depth[node] - a.nodes.depth[field.anchor]) + 1
         _check(1 <= int(a.forms.cut[form]) <= events, "has a form cut outside its path")
-        _check(_path(a.nodes, field.anchor, node) is not None, "has a form that is not below its anchor")
-    ids = _path(a.nodes, field.suffix, int(a.forms.node[candidate.forms[0]]))
+        a.nodes.path(field.anchor, node)
+    ids = a.nodes.path(field.suffix, int(a.forms.node[candidate.forms[0]]))
     _check(ids == candidate.ids, "has candidate ids that disagree with the forest")
     _check(candidate.is_single_token == (len(candidate.ids) == 1), "has a wrong single-token mark")
     _check(
         all(any(int(a.forms.reads[f]) & (1 << b) for f in range(*candidate.forms)) for b in range(len(RULES))),
         "has a choice that a rule never reads",
     )
-
-
-def _path(nodes: Nodes, top: int, node: int) -> tuple[int, ...] | None:
-    """Token ids from below `top` down to `node`, or None where `top` is not above it."""
-    ids: list[int] = []
-    while node > top:
-        ids.append(int(nodes.token[node]))
-        node = int(nodes.parent[node])
-    return tuple(reversed(ids)) if node == top else None

@@ -1,0 +1,103 @@
+"""Schema and target in, artifact out: the last arrow of the compiler."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from pcdc_runtime.artifact import Artifact, Candidate, CompiledField, Nodes
+from pcdc_runtime.tokenizer import probe_encodings
+
+from .cache import input_record
+from .diagnostics import Diagnostic
+from .prompt import Target
+from .schema import Field, Schema
+from .tokenization import TokenizedSchema, tokenize_schema
+from .trie import Forest, grow_forest
+
+MAX_FIELD_NODES = 8192
+
+
+def compile_schema(schema: Schema, target: Target) -> tuple[Artifact | None, list[Diagnostic]]:
+    """Compile one schema for one target; equal inputs give byte-equal artifacts."""
+    tokenized, problems = tokenize_schema(schema, target)
+    if tokenized is None:
+        return None, problems
+    tail = np.concatenate([tokenized.prompt.cut.tail, np.array(tokenized.opening, dtype=np.int32)])
+    forest = grow_forest(tokenized, int(tail[-1]), target.vocabulary)
+    problems = _too_large(schema, forest.nodes)
+    if problems:
+        return None, problems
+    return (
+        Artifact(
+            name=schema.name,
+            model=target.model,
+            instructions=schema.instructions,
+            scoring=schema.scoring,
+            temperature=schema.temperature,
+            fields=_compiled_fields(tokenized, forest),
+            fingerprint=target.fingerprint,
+            tokenizer_probes=probe_encodings(target.tokenizer),
+            prompt_version=target.frame.layout.version,
+            prompt_text=tokenized.prompt.text,
+            prompt=replace(tokenized.prompt.cut, tail=tail),
+            nodes=forest.nodes,
+            forms=forest.forms,
+            ends=forest.ends,
+            inputs=input_record(schema, target.fingerprint, target.template_digest),
+        ),
+        [],
+    )
+
+
+def _too_large(schema: Schema, nodes: Nodes) -> list[Diagnostic]:
+    counts = np.bincount(nodes.field[1:], minlength=len(schema.fields))
+    return [
+        Diagnostic(
+            code="PCDC306",
+            severity="error",
+            location=field.location,
+            subject=f"field {field.name!r}",
+            fact=f"needs {count} nodes in this model's tokens",
+            limit=f"at most {MAX_FIELD_NODES} a field",
+            help="shorten its choices, or split the field in two",
+        )
+        for field, count in zip(schema.fields, counts.tolist(), strict=True)
+        if count > MAX_FIELD_NODES
+    ]
+
+
+def _compiled_fields(tokenized: TokenizedSchema, forest: Forest) -> tuple[CompiledField, ...]:
+    fields, first_form = [], 0
+    for index, one in enumerate(tokenized.fields):
+        compiled = _compiled_field(one.field, index, forest, first_form)
+        first_form = compiled.candidates[-1].forms[1]
+        fields.append(compiled)
+    return tuple(fields)
+
+
+def _compiled_field(field: Field, index: int, forest: Forest, first_form: int) -> CompiledField:
+    suffix = forest.suffixes[index]
+    candidates = []
+    for choice, count in zip(field.choices, forest.form_counts[index], strict=True):
+        ids = forest.nodes.path(suffix, int(forest.forms.node[first_form]))
+        candidates.append(
+            Candidate(
+                label=choice.label,
+                value=choice.value,
+                description=choice.description,
+                ids=ids,
+                is_single_token=len(ids) == 1,
+                forms=(first_form, first_form + count),
+            )
+        )
+        first_form += count
+    return CompiledField(
+        name=field.name,
+        type=field.type,
+        description=field.description,
+        anchor=forest.anchors[index],
+        suffix=suffix,
+        candidates=tuple(candidates),
+    )

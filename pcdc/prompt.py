@@ -1,0 +1,334 @@
+"""The prompt: wording, chat template, and the exact cut into head, segment and tail.
+
+One prompt serves every scoring rule and every field. Its static part is encoded at compile time; a request
+encodes only its own piece. The cut is placed at control tokens and proved on probe contexts, because parts
+encoded separately are not in general what the whole encodes to (TOKENIZATION, section 3).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from pcdc_runtime.artifact import PromptCut
+from pcdc_runtime.models import ModelFiles
+from pcdc_runtime.tokenizer import common_prefix, encode_text, fingerprint, load_tokenizer
+
+from .diagnostics import Diagnostic
+from .schema import Schema
+from .vocabulary import Vocabulary
+
+PROMPT_VERSION = "1"
+FENCE = "input_text"
+
+_INSTRUCTIONS = "\ue0a0\ue0a1\ue0a2"
+_CONTEXT = "\ue0b0\ue0b1\ue0b2"
+_PINNED_DATE = "26 Jul 2024"
+_PIN_CLOCK = "{%- macro strftime_now(format) -%}" + _PINNED_DATE + "{%- endmacro -%}"
+
+CUT_PROBES = (
+    "a", "Zebra", "7", " x", "\nx", "\n\n", "", '"', "<", "{", "\u00e9", "\u5f00", "\U0001f44d", "-", ".", "\t",
+)  # fmt: skip
+PROOF_PROBES = (
+    *CUT_PROBES,
+    "ticket text.\n", "order 12", "...done!", "ends with blank ", "ends with newline\n", "two\n\n", "tab\t",
+    "\u201cquoted\u201d", "it's", "a/b", "`code`", "x = 1;\n}", "100%", "#1", "caf\u00e9", "cafe\u0301x",
+    "\u0645\u0631\u062d\u0628\u0627", "\U0001f44d\U0001f3fd", "   ", "A" * 60, "1234567890", "(none)", '{"a": "b"}',
+    "line one\r\nline two\r\n", "</", "<b>", "[INST", "\u00a0", "\u3000", "a.\n\n\n",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A wording: what stands before the context, around it and after it."""
+
+    version: str
+    instructions: Callable[[Schema], str]
+    before: str
+    after: str
+
+
+def _question(schema: Schema) -> str:
+    """Each field as a question of its own, with its real labels and what they mean."""
+    blocks = []
+    for field in schema.fields:
+        lines = [f"{json.dumps(field.name, ensure_ascii=False)}: {field.description}".rstrip()]
+        for choice in field.choices:
+            lines.append(f"- {choice.literals[0]}" + (f": {choice.description}" if choice.description else ""))
+        blocks.append("\n".join(lines))
+    return "\n\n".join(blocks)
+
+
+def _default_instructions(schema: Schema) -> str:
+    example = schema.fields[0]
+    answer = f"{{{json.dumps(example.name, ensure_ascii=False)}: {example.choices[0].literals[0]}}}"
+    task = schema.instructions or "Classify the text."
+    return (
+        f"{task}\nEach question below is asked on its own. Answer it with one JSON object that has the question's "
+        f"key and one of its listed values, for example {answer}\n\n{_question(schema)}"
+    )
+
+
+DEFAULT_LAYOUT = Layout(
+    version=PROMPT_VERSION,
+    instructions=_default_instructions,
+    before=f"<{FENCE}>\n",
+    after=f"\n</{FENCE}>",
+)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A model as the compiler sees it: tokenizer, template cut at its control tokens, vocabulary."""
+
+    model: str
+    tokenizer: Tokenizer
+    fingerprint: str
+    template_digest: str
+    vocabulary: Vocabulary
+    frame: Frame
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A rendered template: pieces of text (str) and control ids (int), with the context's piece marked.
+
+    `lead` is the text between the last control token and the answer. Where no control token follows the
+    context, `joined` is true and the answer continues the context's own piece.
+    """
+
+    pieces: tuple[str | int, ...]
+    context_at: int
+    lead: str
+    joined: bool
+    layout: Layout
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """One schema's prompt before its fields are known: the cut, and how answer lines are encoded after it."""
+
+    cut: PromptCut
+    text: str
+    _tokenizer: Tokenizer
+    _lead: str
+    _skip: tuple[int, ...]
+
+    def encode_line(self, line: str) -> list[int]:
+        """Ids of an answer line in place, after the cut's tail."""
+        ids = encode_text(self._tokenizer, self._lead + line)
+        if tuple(ids[: len(self._skip)]) != self._skip:
+            raise UnstableBoundaryError(line)
+        return ids[len(self._skip) :]
+
+    def line_text(self, line: str) -> str:
+        """The normalised text whose tokens `encode_line` gives, before the skipped ones are taken off."""
+        text = self._lead + line
+        return text if self._tokenizer.normalizer is None else self._tokenizer.normalizer.normalize_str(text)
+
+    @property
+    def skipped(self) -> list[int]:
+        """The ids that belong to the cut's tail and to the line's encoding as well."""
+        return list(self._skip)
+
+
+class UnstableBoundaryError(Exception):
+    """An answer line merges with the prompt before it; `args[0]` is the line."""
+
+
+def template_digest(template: str, special_tokens: dict[str, str]) -> str:
+    """sha256 over everything of a model's files that decides a rendering, as hexadecimal text."""
+    parts = json.dumps([template, special_tokens], ensure_ascii=False, sort_keys=True)
+    return hashlib.sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def load_target(files: ModelFiles, layout: Layout = DEFAULT_LAYOUT) -> tuple[Target | None, list[Diagnostic]]:
+    """Load a model's tokenizer and cut its chat template. Raises PcdcError where files are missing."""
+    template = files.chat_template()
+    if not template:
+        return None, [
+            _unsupported(files.name, "has no chat template", "PCDC308", "use an instruct model's folder")
+        ]
+    tokenizer = load_tokenizer(files.folder)
+    special_tokens = dict(files.special_tokens())
+    try:
+        frame = _frame(tokenizer, template, special_tokens, layout)
+        _prove(tokenizer, template, special_tokens, frame)
+    except _TemplateError as error:
+        return None, [_unsupported(files.name, str(error))]
+    return (
+        Target(
+            model=files.name,
+            tokenizer=tokenizer,
+            fingerprint=fingerprint(tokenizer),
+            template_digest=template_digest(template, special_tokens),
+            vocabulary=Vocabulary(tokenizer),
+            frame=frame,
+        ),
+        [],
+    )
+
+
+def render_prompt(schema: Schema, target: Target) -> Prompt:
+    """Fill a target's frame with one schema's instructions and place the cut. Raises UnstableBoundaryError."""
+    return _fill(target.tokenizer, target.frame, target.frame.layout.instructions(schema))
+
+
+class _TemplateError(Exception):
+    """Why a template cannot be cut exactly."""
+
+
+def _unsupported(model: str, fact: str, code: str = "PCDC301", help: str = "") -> Diagnostic:
+    return Diagnostic(
+        code=code,
+        severity="error",
+        location=None,
+        subject=f"model {model}",
+        fact=fact,
+        limit="head, segment and tail must encode exactly as the whole prompt does",
+        help=help or "use another model, or report the template",
+    )
+
+
+def _render(template: str, special_tokens: dict[str, str], messages: list[dict[str, str]]) -> str:
+    from transformers.utils.chat_template_utils import render_jinja_template
+
+    rendered, _ = render_jinja_template(
+        conversations=[messages],
+        chat_template=_PIN_CLOCK + template,
+        add_generation_prompt=True,
+        enable_thinking=False,
+        **special_tokens,
+    )
+    text: str = rendered[0]
+    return text
+
+
+def _messages(layout: Layout, system_role: bool) -> list[dict[str, str]]:
+    user = layout.before + _CONTEXT + layout.after
+    if system_role:
+        return [{"role": "system", "content": _INSTRUCTIONS}, {"role": "user", "content": user}]
+    return [{"role": "user", "content": f"{_INSTRUCTIONS}\n\n{user}"}]
+
+
+def _rendering(template: str, special_tokens: dict[str, str], layout: Layout) -> tuple[str, list[dict[str, str]]]:
+    """The template's text with both sentinels in it, with a system turn where it has one."""
+    problem = ""
+    for system_role in (True, False):
+        messages = _messages(layout, system_role)
+        try:
+            text = _render(template, special_tokens, messages)
+        except Exception as error:
+            # A template is a program of the model's author: it may raise anything, often on purpose.
+            problem = f"its chat template fails ({str(error) or type(error).__name__})"
+            continue
+        if text.count(_INSTRUCTIONS) == 1 and text.count(_CONTEXT) == 1:
+            return text, messages
+        problem = "its chat template does not show each message exactly once"
+    raise _TemplateError(problem)
+
+
+def _answer_lead(template: str, special_tokens: dict[str, str], messages: list[dict[str, str]], text: str) -> str:
+    """What the template writes between its generation prompt and an answer, " " for some families."""
+    answer = "\ue0c0\ue0c1"
+    try:
+        whole = _render(template, special_tokens, [*messages, {"role": "assistant", "content": answer}])
+    except Exception:
+        return ""
+    start, stop = len(text), whole.find(answer)
+    gap = whole[start:stop] if whole.startswith(text) and stop >= start else ""
+    return gap if not gap.strip() else ""
+
+
+def _frame(tokenizer: Tokenizer, template: str, special_tokens: dict[str, str], layout: Layout) -> Frame:
+    text, messages = _rendering(template, special_tokens, layout)
+    encoding = tokenizer.encode(text, add_special_tokens=False)
+    control = set(tokenizer.get_added_tokens_decoder())
+    pieces: list[str | int] = []
+    at = 0
+    for index, (start, stop) in zip(encoding.ids, encoding.offsets, strict=True):
+        if index in control:
+            pieces += [text[at:start], index]
+            at = stop
+    pieces = [p for p in [*pieces, text[at:]] if p != ""]
+    context_at = next(i for i, p in enumerate(pieces) if isinstance(p, str) and _CONTEXT in p)
+    joined = context_at == len(pieces) - 1
+    lead = _answer_lead(template, special_tokens, messages, text)
+    if not joined and isinstance(pieces[-1], str):
+        lead = str(pieces.pop()) + lead
+    return Frame(tuple(pieces), context_at, lead, joined, layout)
+
+
+def _fill(tokenizer: Tokenizer, frame: Frame, instructions: str) -> Prompt:
+    pieces = [p.replace(_INSTRUCTIONS, instructions) if isinstance(p, str) else p for p in frame.pieces]
+    pre, post = str(pieces[frame.context_at]).split(_CONTEXT)
+    before = _encode_pieces(tokenizer, pieces[: frame.context_at])
+    after = _encode_pieces(tokenizer, pieces[frame.context_at + 1 :])
+    probes = [encode_text(tokenizer, pre + context + post) for context in CUT_PROBES]
+    shared = min(common_prefix(probes[0], other) for other in probes[1:])
+    overlap = min(common_prefix(probes[0][::-1], other[::-1]) for other in probes[1:]) if frame.joined else 0
+    if frame.joined:
+        # Inside one piece an answer is encoded after the text that always precedes it, and the ids of
+        # that text are taken off again.
+        lead, skip = post + frame.lead, tuple(encode_text(tokenizer, post))
+        after = probes[0][len(probes[0]) - overlap :]
+    else:
+        lead, skip = frame.lead, ()
+    cut = PromptCut(
+        head=np.array(before + probes[0][:shared], dtype=np.int32),
+        pre=pre,
+        post=post,
+        fence=FENCE,
+        shared=shared,
+        tail=np.array(after, dtype=np.int32),
+        tail_overlap=overlap,
+        probes=(len(CUT_PROBES), len(PROOF_PROBES)),
+    )
+    shown = "".join(p if isinstance(p, str) else (tokenizer.id_to_token(p) or "") for p in pieces)
+    return Prompt(cut, shown.replace(_CONTEXT, "{context}") + frame.lead, tokenizer, lead, skip)
+
+
+def _encode_pieces(tokenizer: Tokenizer, pieces: Sequence[str | int]) -> list[int]:
+    ids: list[int] = []
+    for piece in pieces:
+        ids += [piece] if isinstance(piece, int) else encode_text(tokenizer, piece)
+    return ids
+
+
+def _prove(tokenizer: Tokenizer, template: str, special_tokens: dict[str, str], frame: Frame) -> None:
+    """Head + segment + tail + answer line must equal a one-shot encoding for every probe context.
+
+    Raises _TemplateError.
+    """
+    instructions = 'Answer each question.\n\n"urgent": Is it urgent?\n- true\n- false'
+    line = '{"urgent": "yes"'
+    text, _ = _rendering(template, special_tokens, frame.layout)
+    prompt = _fill(tokenizer, frame, instructions)
+    cut = prompt.cut
+    static = cut.head[: len(cut.head) - cut.shared].tolist()
+    try:
+        answer = prompt.encode_line(line)
+    except UnstableBoundaryError:
+        raise _TemplateError("the opening of an answer merges with the prompt before it") from None
+    lead = frame.lead if frame.joined else _after_rendering(text, frame)
+    for context in PROOF_PROBES:
+        whole: Any = tokenizer.encode(
+            text.replace(_INSTRUCTIONS, instructions).replace(_CONTEXT, context) + lead + line,
+            add_special_tokens=False,
+        )
+        piece = encode_text(tokenizer, cut.pre + context + cut.post)
+        parts = static + piece + cut.tail[cut.tail_overlap :].tolist() + answer
+        if piece[: cut.shared] != cut.head[len(cut.head) - cut.shared :].tolist() or parts != whole.ids:
+            raise _TemplateError(f"its prompt cannot be cut exactly around the context {context!r}")
+
+
+def _after_rendering(text: str, frame: Frame) -> str:
+    """The part of the lead that the rendering with a generation prompt does not already end with."""
+    overlap = next(n for n in range(len(frame.lead), -1, -1) if text.endswith(frame.lead[:n]))
+    return frame.lead[overlap:]

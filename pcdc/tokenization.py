@@ -1,0 +1,216 @@
+"""Answer lines as tokens: the surface forms of every choice, the suffix, the anchor of legal mass.
+
+Whole lines are encoded and the branch is taken where the tokens really branch, so that a choice which
+merges with a quote or shares its first token with another needs no special case (TOKENIZATION, section 4).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from .diagnostics import Diagnostic, Location
+from .prompt import Prompt, Target, UnstableBoundaryError, render_prompt
+from .schema import Choice, Field, Schema
+from .vocabulary import Remainder
+
+QUOTED_CONTINUATIONS = ("", "}", ",", "\n")
+BARE_CONTINUATIONS = ("}", ",", "\n", " ")
+ANCHOR_PROBES = ('"a', '"1', '" ', "true", "null", "1", "-1")
+
+
+@dataclass(frozen=True)
+class SurfaceForm:
+    """One token path that spells a choice, from the end of the prompt's tail, and what closes it."""
+
+    path: tuple[int, ...]
+    remainder: Remainder
+
+
+@dataclass(frozen=True)
+class TokenizedField:
+    """A field with the forms of each choice; `anchor` counts the ids that all its lines share by force."""
+
+    field: Field
+    anchor: int
+    forms: tuple[tuple[SurfaceForm, ...], ...]
+
+
+@dataclass(frozen=True)
+class TokenizedSchema:
+    """A schema in one model's tokens. `opening` are the ids that every line of every field begins with."""
+
+    schema: Schema
+    prompt: Prompt
+    opening: tuple[int, ...]
+    fields: tuple[TokenizedField, ...]
+
+
+def tokenize_schema(schema: Schema, target: Target) -> tuple[TokenizedSchema | None, list[Diagnostic]]:
+    """Turn every choice of a schema into surface forms, or say where that is not exact."""
+    problems = _control_spellings(schema, target.vocabulary.control_spellings)
+    try:
+        prompt = render_prompt(schema, target)
+        fields = []
+        for field in schema.fields:
+            tokenized, found = _Line(prompt, target, field).tokenize()
+            problems += found
+            if tokenized is not None:
+                fields.append(tokenized)
+    except UnstableBoundaryError as error:
+        problems.append(_problem("PCDC301", None, f"model {target.model}", f"merges the prompt with {error}"))
+    if problems:
+        return None, problems
+    paths = [form.path for f in fields for forms in f.forms for form in forms]
+    opening = _shared([*paths, *(f.forms[0][0].path[: f.anchor] for f in fields)])
+    return TokenizedSchema(schema, prompt, opening, tuple(fields)), []
+
+
+def _problem(code: str, location: Location | None, subject: str, fact: str, limit: str = "", help: str = "") -> Diagnostic:
+    return Diagnostic(code, "error", location, subject, fact, limit, help)
+
+
+def _control_spellings(schema: Schema, spellings: Sequence[str]) -> list[Diagnostic]:
+    named = [(f.location, f"field {f.name!r}", f.name) for f in schema.fields]
+    named += [
+        (c.location or f.location, f"choice {c.label!r} of field {f.name!r}", c.label)
+        for f in schema.fields
+        for c in f.choices
+    ]
+    return [
+        _problem(
+            "PCDC303",
+            location,
+            subject,
+            f"spells the control token {found!r}",
+            "no model writes a control token as text",
+            "rename it; in descriptions and contexts such text is harmless",
+        )
+        for location, subject, text in named
+        if (found := next((s for s in spellings if s in text), None)) is not None
+    ]
+
+
+def _shared(paths: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """Longest common prefix."""
+    low, high = min(paths), max(paths)
+    size = next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), min(len(low), len(high)))
+    return low[:size]
+
+
+class _Inexact(Exception):
+    """A line cannot be scored exactly; holds code, fact, limit and help."""
+
+
+class _Line:
+    """The answer lines of one field."""
+
+    def __init__(self, prompt: Prompt, target: Target, field: Field) -> None:
+        self.prompt = prompt
+        self.vocabulary = target.vocabulary
+        self.field = field
+        self.opening = f"{{{json.dumps(field.name, ensure_ascii=False)}: "
+
+    def tokenize(self) -> tuple[TokenizedField | None, list[Diagnostic]]:
+        problems: list[Diagnostic] = []
+        forms: list[tuple[SurfaceForm, ...]] = []
+        for choice in self.field.choices:
+            try:
+                found = (form for literal in choice.literals for form in self._forms(literal))
+                forms.append(tuple(dict.fromkeys(found)))
+            except _Inexact as error:
+                subject = f"choice {choice.label!r} of field {self.field.name!r}"
+                problems.append(_problem(error.args[0], choice.location or self.field.location, subject, *error.args[1:]))
+        problems += self._same_tokens(forms) if not problems else []
+        if problems:
+            return None, problems
+        probes = [tuple(self.prompt.encode_line(self.opening + probe)) for probe in ANCHOR_PROBES]
+        anchor = _shared([*probes, *(form.path for one in forms for form in one)])
+        return TokenizedField(self.field, len(anchor), tuple(forms)), []
+
+    def _forms(self, literal: str) -> Iterable[SurfaceForm]:
+        return self._quoted(literal) if literal.startswith('"') else self._bare(literal)
+
+    def _quoted(self, literal: str) -> Iterable[SurfaceForm]:
+        body = literal[:-1]
+        for continuation in QUOTED_CONTINUATIONS:
+            ids, spelled = self._encode(self.opening + literal + continuation)
+            whole = b"".join(spelled)
+            quote = _closing_quote(whole, len(self._plain(self.opening)))
+            if quote != len(self._plain(self.opening + body)):
+                raise _Inexact(
+                    "PCDC305",
+                    "does not keep its closing quote when the tokenizer normalises it",
+                    "the first unescaped quote must be the closing one",
+                    "spell the choice without compatibility characters",
+                )
+            count, start = _covering(spelled, quote)
+            yield self._form(ids[:count], Remainder(whole[start : quote + 1]))
+        clean, spelled = self._encode(self.opening + body)
+        if b"".join(spelled) + b'"' == self._plain(self.opening + literal):
+            yield self._form(clean, Remainder(b'"'))
+
+    def _bare(self, literal: str) -> Iterable[SurfaceForm]:
+        clean, spelled = self._encode(self.opening + literal)
+        stop = len(b"".join(spelled))
+        yield self._form(clean, Remainder(b"", bare=True))
+        for continuation in BARE_CONTINUATIONS:
+            ids, spelled = self._encode(self.opening + literal + continuation)
+            count, start = _covering(spelled, stop)
+            yield self._form(ids[:count], Remainder(b"".join(spelled)[start:stop], bare=True))
+
+    def _form(self, path: Sequence[int], remainder: Remainder) -> SurfaceForm:
+        return SurfaceForm(tuple(path[len(self.prompt.skipped) :]), remainder)
+
+    def _plain(self, line: str) -> bytes:
+        return self.vocabulary.plain(self.prompt.line_text(line))
+
+    def _encode(self, line: str) -> tuple[list[int], list[bytes]]:
+        ids = self.prompt.skipped + self.prompt.encode_line(line)
+        spelled = self.vocabulary.bytes_of(ids)
+        if b"".join(spelled) != self._plain(line):
+            raise _Inexact(
+                "PCDC302",
+                "does not come back from the tokenizer as the bytes that went in",
+                "every character must survive tokenization",
+                "use a tokenizer with byte fallback, or spell the choice in other characters",
+            )
+        return ids, spelled
+
+    def _same_tokens(self, forms: Sequence[tuple[SurfaceForm, ...]]) -> list[Diagnostic]:
+        owner: dict[SurfaceForm, Choice] = {}
+        problems: dict[tuple[str, str], Diagnostic] = {}
+        for choice, own in zip(self.field.choices, forms, strict=True):
+            for form in own:
+                first = owner.setdefault(form, choice)
+                if first is not choice:
+                    problems[first.label, choice.label] = _problem(
+                        "PCDC304",
+                        choice.location or self.field.location,
+                        f"choice {choice.label!r} of field {self.field.name!r}",
+                        f"has the same tokens as choice {first.label!r}",
+                        "the model could not tell them apart",
+                        "keep one of them, or make their spelling differ",
+                    )
+        return list(problems.values())
+
+
+def _closing_quote(whole: bytes, opening: int) -> int:
+    """Index of the first unescaped quote after the one at `opening`, or -1."""
+    at = opening + 1
+    while at < len(whole):
+        if whole[at] == 0x22:
+            return at
+        at += 2 if whole[at] == 0x5C else 1
+    return -1
+
+
+def _covering(spelled: Sequence[bytes], position: int) -> tuple[int, int]:
+    """How many tokens end at or before the byte at `position`, and where the next one starts."""
+    start = 0
+    for count, token in enumerate(spelled):
+        if start + len(token) > position:
+            return count, start
+        start += len(token)
+    return len(spelled), start

@@ -1,0 +1,145 @@
+"""The token forest: every field's suffix and token trie under the last prompt token, as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+
+from pcdc_runtime.artifact import RULES, EndSets, Forms, Nodes, rule_bit
+
+from .tokenization import TokenizedField, TokenizedSchema
+from .vocabulary import Remainder, Vocabulary
+
+JOINT, IDENTIFY, TRIE = (rule_bit(rule) for rule in RULES)
+Event: TypeAlias = tuple[int, int | Remainder]
+
+
+@dataclass(frozen=True)
+class Forest:
+    """Arrays of an artifact plus, per field, its anchor and suffix nodes and its first form's path ends."""
+
+    nodes: Nodes
+    forms: Forms
+    ends: EndSets
+    anchors: tuple[int, ...]
+    suffixes: tuple[int, ...]
+    form_counts: tuple[tuple[int, ...], ...]
+
+
+@dataclass
+class _Growth:
+    """The forest while it grows: one entry per node; `branches` holds the current field's edges."""
+
+    token: list[int]
+    parent: list[int]
+    depth: list[int]
+    owner: list[int]
+    reads: list[int]
+    branches: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    def walk(self, path: Sequence[int], owner: int) -> list[int]:
+        """Nodes from the root down a path, made where they are missing."""
+        trail = [0]
+        for token in path:
+            edge = (trail[-1], token)
+            if edge not in self.branches:
+                self.branches[edge] = len(self.token)
+                self.token.append(token)
+                self.parent.append(trail[-1])
+                self.depth.append(len(trail))
+                self.owner.append(owner)
+                self.reads.append(0)
+            trail.append(self.branches[edge])
+        return trail
+
+    def mark(self, node: int, bit: int) -> None:
+        while node >= 0 and not self.reads[node] & bit:
+            self.reads[node] |= bit
+            node = self.parent[node]
+
+
+def grow_forest(tokenized: TokenizedSchema, root_token: int, vocabulary: Vocabulary) -> Forest:
+    """Merge all forms into one forest below `root_token`, in declaration order."""
+    growth = _Growth([root_token], [-1], [0], [-1], [0])
+    skip = len(tokenized.opening)
+    rows: list[tuple[int, int, Remainder, int, int]] = []
+    anchors, suffixes, counts, choice = [], [], [], 0
+    for owner, one in enumerate(tokenized.fields):
+        field_rows, anchor, suffix = _grow_field(growth, one, owner, skip, choice)
+        rows += field_rows
+        anchors.append(anchor)
+        suffixes.append(suffix)
+        counts.append(tuple(len(forms) for forms in one.forms))
+        choice += len(one.forms)
+    numbered, ends = _end_sets([row[2] for row in rows], vocabulary)
+    columns = [[row[i] for row in rows] for i in (0, 1, 3, 4)]
+    return Forest(
+        nodes=Nodes(*map(_ints, (growth.token, growth.parent, growth.depth, growth.owner, growth.reads))),
+        forms=Forms(_ints(columns[0]), _ints(columns[1]), _ints(numbered), _ints(columns[2]), _ints(columns[3])),
+        ends=ends,
+        anchors=tuple(anchors),
+        suffixes=tuple(suffixes),
+        form_counts=tuple(counts),
+    )
+
+
+def _ints(values: Sequence[int]) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+    return np.array(values, dtype=np.int32)
+
+
+def _grow_field(
+    growth: _Growth, one: TokenizedField, owner: int, skip: int, first_choice: int
+) -> tuple[list[tuple[int, int, Remainder, int, int]], int, int]:
+    """Add one field; gives its form rows (choice, node, remainder, cut, reads), anchor and suffix nodes."""
+    paths = [form.path[skip:] for forms in one.forms for form in forms]
+    remainders = [form.remainder for forms in one.forms for form in forms]
+    owners = [index for index, forms in enumerate(one.forms) for _ in forms]
+    growth.branches.clear()
+    trails = [growth.walk(path, owner) for path in paths]
+    anchor = trails[0][one.anchor - skip]
+    events = [
+        [*zip(trail[one.anchor - skip :], path[one.anchor - skip :], strict=False), (trail[-1], remainder)]
+        for trail, path, remainder in zip(trails, paths, remainders, strict=True)
+    ]
+    sharing: dict[Event, set[int]] = {}
+    for choice, form in zip(owners, events, strict=True):
+        for event in form:
+            sharing.setdefault(event, set()).add(choice)
+    options: dict[int, set[int | Remainder]] = {}
+    for node, option in sharing:
+        options.setdefault(node, set()).add(option)
+    for node, at_node in options.items():
+        if len(at_node) > 1:
+            growth.mark(node, TRIE)
+    rows, counted = [], set()
+    for choice, trail, remainder, form in zip(owners, trails, remainders, events, strict=True):
+        cut = next(i for i, event in enumerate(form) if len(sharing[event]) == 1) + 1
+        reads = JOINT | TRIE
+        growth.mark(trail[-1], JOINT)
+        if form[cut - 1] not in counted:
+            counted.add(form[cut - 1])
+            reads |= IDENTIFY
+            growth.mark(form[cut - 1][0], IDENTIFY)
+        rows.append((first_choice + choice, trail[-1], remainder, cut, reads))
+    suffix = _last_shared(trails)
+    return rows, anchor, suffix
+
+
+def _last_shared(trails: Sequence[Sequence[int]]) -> int:
+    depth = 0
+    while all(len(t) > depth + 1 for t in trails) and len({t[depth + 1] for t in trails}) == 1:
+        depth += 1
+    return trails[0][depth]
+
+
+def _end_sets(remainders: Sequence[Remainder], vocabulary: Vocabulary) -> tuple[list[int], EndSets]:
+    """END sets of all forms, each stored once and in order of content, and each form's set."""
+    ids = {remainder: tuple(vocabulary.end_set(remainder).tolist()) for remainder in set(remainders)}
+    stored = sorted(set(ids.values()))
+    number = {content: index for index, content in enumerate(stored)}
+    offset = np.cumsum([0, *map(len, stored)])
+    flat = [i for content in stored for i in content]
+    return [number[ids[r]] for r in remainders], EndSets(_ints(offset.tolist()), _ints(flat))
