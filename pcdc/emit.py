@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-
 from pcdc_runtime.artifact import Artifact, Candidate, CompiledField, Nodes
 from pcdc_runtime.tokenizer import probe_encodings
 

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tokenizers import Tokenizer
-
 from pcdc_runtime.artifact import PromptCut
 from pcdc_runtime.models import ModelFiles
 from pcdc_runtime.tokenizer import common_prefix, encode_text, fingerprint, load_tokenizer
+from tokenizers import Tokenizer
 
 from .diagnostics import Diagnostic
 from .schema import Schema
@@ -33,13 +32,15 @@ _PINNED_DATE = "26 Jul 2024"
 _PIN_CLOCK = "{%- macro strftime_now(format) -%}" + _PINNED_DATE + "{%- endmacro -%}"
 
 CUT_PROBES = (
-    "a", "Zebra", "7", " x", "\nx", "\n\n", "", '"', "<", "{", "\u00e9", "\u5f00", "\U0001f44d", "-", ".", "\t",
+    "a", "Zebra", "7", " x", "\nx", "\n\n", "", '"', "<", "{", "\u00e9", "\u5f00", "\U0001f44d", "-", ".",
+    "\t",
 )  # fmt: skip
 PROOF_PROBES = (
     *CUT_PROBES,
     "ticket text.\n", "order 12", "...done!", "ends with blank ", "ends with newline\n", "two\n\n", "tab\t",
     "\u201cquoted\u201d", "it's", "a/b", "`code`", "x = 1;\n}", "100%", "#1", "caf\u00e9", "cafe\u0301x",
-    "\u0645\u0631\u062d\u0628\u0627", "\U0001f44d\U0001f3fd", "   ", "A" * 60, "1234567890", "(none)", '{"a": "b"}',
+    "\u0645\u0631\u062d\u0628\u0627", "\U0001f44d\U0001f3fd", "   ", "A" * 60, "1234567890", "(none)",
+    '{"a": "b"}',
     "line one\r\nline two\r\n", "</", "<b>", "[INST", "\u00a0", "\u3000", "a.\n\n\n",
 )  # fmt: skip
 
@@ -60,7 +61,9 @@ def _question(schema: Schema) -> str:
     for field in schema.fields:
         lines = [f"{json.dumps(field.name, ensure_ascii=False)}: {field.description}".rstrip()]
         for choice in field.choices:
-            lines.append(f"- {choice.literals[0]}" + (f": {choice.description}" if choice.description else ""))
+            lines.append(
+                f"- {choice.literals[0]}" + (f": {choice.description}" if choice.description else "")
+            )
         blocks.append("\n".join(lines))
     return "\n\n".join(blocks)
 
@@ -70,8 +73,8 @@ def _default_instructions(schema: Schema) -> str:
     answer = f"{{{json.dumps(example.name, ensure_ascii=False)}: {example.choices[0].literals[0]}}}"
     task = schema.instructions or "Classify the text."
     return (
-        f"{task}\nEach question below is asked on its own. Answer it with one JSON object that has the question's "
-        f"key and one of its listed values, for example {answer}\n\n{_question(schema)}"
+        f"{task}\nEach question below is asked on its own. Answer it with one JSON object that has "
+        f"the question's key and one of its listed values, for example {answer}\n\n{_question(schema)}"
     )
 
 
@@ -176,7 +179,7 @@ def load_target(files: ModelFiles, layout: Layout = DEFAULT_LAYOUT) -> tuple[Tar
 
 
 def render_prompt(schema: Schema, target: Target) -> Prompt:
-    """Fill a target's frame with one schema's instructions and place the cut. Raises UnstableBoundaryError."""
+    """Fill a target's frame with one schema's instructions and place the cut."""
     return _fill(target.tokenizer, target.frame, target.frame.layout.instructions(schema))
 
 
@@ -217,7 +220,9 @@ def _messages(layout: Layout, system_role: bool) -> list[dict[str, str]]:
     return [{"role": "user", "content": f"{_INSTRUCTIONS}\n\n{user}"}]
 
 
-def _rendering(template: str, special_tokens: dict[str, str], layout: Layout) -> tuple[str, list[dict[str, str]]]:
+def _rendering(
+    template: str, special_tokens: dict[str, str], layout: Layout
+) -> tuple[str, list[dict[str, str]]]:
     """The template's text with both sentinels in it, with a system turn where it has one."""
     problem = ""
     for system_role in (True, False):
@@ -234,7 +239,9 @@ def _rendering(template: str, special_tokens: dict[str, str], layout: Layout) ->
     raise _TemplateError(problem)
 
 
-def _answer_lead(template: str, special_tokens: dict[str, str], messages: list[dict[str, str]], text: str) -> str:
+def _answer_lead(
+    template: str, special_tokens: dict[str, str], messages: list[dict[str, str]], text: str
+) -> str:
     """What the template writes between its generation prompt and an answer, " " for some families."""
     answer = "\ue0c0\ue0c1"
     try:

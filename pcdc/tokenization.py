@@ -67,7 +67,9 @@ def tokenize_schema(schema: Schema, target: Target) -> tuple[TokenizedSchema | N
     return TokenizedSchema(schema, prompt, opening, tuple(fields)), []
 
 
-def _problem(code: str, location: Location | None, subject: str, fact: str, limit: str = "", help: str = "") -> Diagnostic:
+def _problem(
+    code: str, location: Location | None, subject: str, fact: str, limit: str = "", help: str = ""
+) -> Diagnostic:
     return Diagnostic(code, "error", location, subject, fact, limit, help)
 
 
@@ -95,7 +97,9 @@ def _control_spellings(schema: Schema, spellings: Sequence[str]) -> list[Diagnos
 def _shared(paths: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     """Longest common prefix."""
     low, high = min(paths), max(paths)
-    size = next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), min(len(low), len(high)))
+    size = next(
+        (i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), min(len(low), len(high))
+    )
     return low[:size]
 
 
@@ -121,7 +125,9 @@ class _Line:
                 forms.append(tuple(dict.fromkeys(found)))
             except _Inexact as error:
                 subject = f"choice {choice.label!r} of field {self.field.name!r}"
-                problems.append(_problem(error.args[0], choice.location or self.field.location, subject, *error.args[1:]))
+                problems.append(
+                    _problem(error.args[0], choice.location or self.field.location, subject, *error.args[1:])
+                )
         problems += self._same_tokens(forms) if not problems else []
         if problems:
             return None, problems

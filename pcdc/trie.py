@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
-
-from pcdc_runtime.artifact import RULES, EndSets, Forms, Nodes, rule_bit
+from pcdc_runtime.artifact import EndSets, Forms, Nodes
+from pcdc_runtime.rules import RULES, rule_bit
 
 from .tokenization import TokenizedField, TokenizedSchema
 from .vocabulary import Remainder, Vocabulary
@@ -78,7 +78,9 @@ def grow_forest(tokenized: TokenizedSchema, root_token: int, vocabulary: Vocabul
     columns = [[row[i] for row in rows] for i in (0, 1, 3, 4)]
     return Forest(
         nodes=Nodes(*map(_ints, (growth.token, growth.parent, growth.depth, growth.owner, growth.reads))),
-        forms=Forms(_ints(columns[0]), _ints(columns[1]), _ints(numbered), _ints(columns[2]), _ints(columns[3])),
+        forms=Forms(
+            _ints(columns[0]), _ints(columns[1]), _ints(numbered), _ints(columns[2]), _ints(columns[3])
+        ),
         ends=ends,
         anchors=tuple(anchors),
         suffixes=tuple(suffixes),

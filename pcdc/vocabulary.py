@@ -9,9 +9,8 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from tokenizers import Tokenizer
-
 from pcdc_runtime.artifact import Ints
+from tokenizers import Tokenizer
 
 JSON_BLANKS = b" \t\n\r"
 
@@ -58,7 +57,11 @@ class Vocabulary:
 
     def end_set(self, remainder: Remainder) -> Ints:
         """Sorted ids of all non-special tokens whose bytes begin with the remainder and close the value."""
-        ids = (i for b, i in self._with_prefix(remainder.rest) if not remainder.bare or _closes(b, remainder.rest))
+        ids = (
+            i
+            for b, i in self._with_prefix(remainder.rest)
+            if not remainder.bare or _closes(b, remainder.rest)
+        )
         return np.array(sorted(ids), dtype=np.int32)
 
     def _with_prefix(self, prefix: bytes) -> list[tuple[bytes, int]]:
@@ -78,13 +81,16 @@ def _mentions(part: Any, kind: str) -> bool:
     if isinstance(part, dict):
         if part.get("type") == kind:
             return True
-        return any(_mentions(part.get(key), kind) for key in ("pre_tokenizer", "pretokenizers", "decoder", "decoders"))
+        return any(
+            _mentions(part.get(key), kind)
+            for key in ("pre_tokenizer", "pretokenizers", "decoder", "decoders")
+        )
     return isinstance(part, list) and any(_mentions(item, kind) for item in part)
 
 
 @lru_cache(maxsize=1)
 def _byte_of_char() -> dict[str, int]:
-    """GPT-2's byte alphabet, inverted: printable bytes stand for themselves, the others for U+0100 upwards."""
+    """GPT-2's byte alphabet, inverted: printable bytes are themselves, the others U+0100 upwards."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     table = {chr(b): b for b in printable}
     others = (b for b in range(256) if b not in set(printable))

@@ -88,9 +88,10 @@ class Oracle:
             rest = taken[: len(taken) - remaining] + (b'"' if quoted else b"")
             events.add((tuple(path), rest, quoted))
         clean = self._encode(stop)
-        if self.tokenizer.decode(clean, skip_special_tokens=False) == self.tokenizer.decode(
-            self._encode(line), skip_special_tokens=False
-        )[: -1 if quoted else None]:
+        if (
+            self.tokenizer.decode(clean, skip_special_tokens=False)
+            == self.tokenizer.decode(self._encode(line), skip_special_tokens=False)[: -1 if quoted else None]
+        ):
             events.add((tuple(clean), b'"' if quoted else b"", quoted))
         return events
 

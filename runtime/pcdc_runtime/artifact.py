@@ -29,25 +29,32 @@ from typing import Any, Literal, TypeAlias
 
 import msgpack
 import numpy as np
-from numpy.typing import NDArray
 
 from .errors import ArtifactError
+from .rules import MAX_CHOICES, MIN_CHOICES
+from .rules import RULES as RULES
+from .rules import rule_bit as rule_bit
+from .structure import check_structure
+from .wire import Ints as Ints
+from .wire import (
+    Malformed,
+    as_array,
+    as_list,
+    as_map,
+    as_natural,
+    as_text,
+    check,
+    check_keys,
+    int_bytes,
+    pack,
+    unpack,
+)
 
 MAGIC = "pcdc"
 FORMAT_VERSION = 1
 MAX_BYTES = 128 * 1024 * 1024
-MAX_CHOICES = 255
-MIN_CHOICES = 2
-RULES: tuple[str, ...] = ("joint", "identify", "trie")
-
-Ints: TypeAlias = NDArray[np.int32]
 Value: TypeAlias = bool | int | float | str | None
 FieldType: TypeAlias = Literal["boolean", "enum"]
-
-
-def rule_bit(rule: str) -> int:
-    """The bit of a scoring rule in `reads` masks."""
-    return 1 << RULES.index(rule)
 
 
 @dataclass(frozen=True)
@@ -173,7 +180,7 @@ class Artifact:
     @cached_property
     def payload(self) -> bytes:
         """The canonical payload bytes, without the envelope."""
-        return _pack(_to_payload(self))
+        return pack(_to_payload(self))
 
     @cached_property
     def digest(self) -> str:
@@ -194,7 +201,7 @@ class Artifact:
 def dumps(artifact: Artifact) -> bytes:
     """The file's bytes."""
     payload = artifact.payload
-    return _pack([MAGIC, FORMAT_VERSION, hashlib.sha256(payload).digest(), payload])
+    return pack([MAGIC, FORMAT_VERSION, hashlib.sha256(payload).digest(), payload])
 
 
 def read(path: Path) -> Artifact:
@@ -220,56 +227,26 @@ def loads(data: bytes, subject: str = "artifact") -> Artifact:
         return _from_payload(_open_envelope(data, subject), subject)
     except ArtifactError:
         raise
-    except _Malformed as error:
+    except Malformed as error:
         raise _damaged(subject, str(error)) from error
-    except (ValueError, TypeError, OverflowError, RecursionError, msgpack.exceptions.UnpackException) as error:
+    except (
+        ValueError,
+        TypeError,
+        OverflowError,
+        RecursionError,
+        msgpack.exceptions.UnpackException,
+    ) as error:
         raise _damaged(subject, f"is malformed ({error})") from error
-
-
-class _Malformed(Exception):
-    """A structural check failed; the text is the fact."""
 
 
 def _damaged(subject: str, fact: str) -> ArtifactError:
     return ArtifactError(subject, fact, help="rebuild it with `pcdc build`; the source schema is not touched")
 
 
-def _pack(value: object) -> bytes:
-    packed: bytes = msgpack.packb(value, use_bin_type=True)
-    return packed
-
-
-def _refuse_ext(code: int, _data: bytes) -> object:
-    raise _Malformed(f"holds extension type {code}")
-
-
-def _unique(pairs: list[tuple[object, object]]) -> dict[object, object]:
-    result = dict(pairs)
-    if len(result) != len(pairs):
-        raise _Malformed("repeats a map key")
-    return result
-
-
-def _unpack(data: bytes) -> Any:
-    size = len(data)
-    return msgpack.unpackb(
-        data,
-        raw=False,
-        strict_map_key=True,
-        ext_hook=_refuse_ext,
-        object_pairs_hook=_unique,
-        max_str_len=size,
-        max_bin_len=size,
-        max_array_len=size,
-        max_map_len=size,
-        max_ext_len=0,
-    )
-
-
 def _open_envelope(data: bytes, subject: str) -> dict[str, Any]:
-    outer = _unpack(data)
+    outer = unpack(data)
     if not (isinstance(outer, list) and len(outer) == 4 and outer[0] == MAGIC):
-        raise _Malformed("is not a pcdc artifact")
+        raise Malformed("is not a pcdc artifact")
     _, version, digest, payload = outer
     if type(version) is not int or version != FORMAT_VERSION:
         raise ArtifactError(
@@ -279,17 +256,13 @@ def _open_envelope(data: bytes, subject: str) -> dict[str, Any]:
             "rebuild it with `pcdc build`",
         )
     if type(digest) is not bytes or type(payload) is not bytes:
-        raise _Malformed("is not a pcdc artifact")
+        raise Malformed("is not a pcdc artifact")
     if hashlib.sha256(payload).digest() != digest:
-        raise _Malformed("does not match its checksum")
-    inner = _unpack(payload)
-    if _pack(inner) != payload:
-        raise _Malformed("is not in canonical form")
-    return _map(inner)
-
-
-def _ints(values: Ints) -> bytes:
-    return np.ascontiguousarray(values, dtype="<i4").tobytes()
+        raise Malformed("does not match its checksum")
+    inner = unpack(payload)
+    if pack(inner) != payload:
+        raise Malformed("is not in canonical form")
+    return as_map(inner)
 
 
 def _to_payload(a: Artifact) -> dict[str, object]:
@@ -312,7 +285,7 @@ def _to_payload(a: Artifact) -> dict[str, object]:
                             "label": c.label,
                             "value": json.dumps(c.value, ensure_ascii=False),
                             "description": c.description,
-                            "ids": _ints(np.array(c.ids, dtype=np.int32)),
+                            "ids": int_bytes(np.array(c.ids, dtype=np.int32)),
                             "is_single_token": c.is_single_token,
                             "forms": c.forms[1] - c.forms[0],
                         }
@@ -324,23 +297,23 @@ def _to_payload(a: Artifact) -> dict[str, object]:
         },
         "tokenizer": {
             "fingerprint": a.fingerprint,
-            "probes": [[text, _ints(np.array(ids, dtype=np.int32))] for text, ids in a.tokenizer_probes],
+            "probes": [[text, int_bytes(np.array(ids, dtype=np.int32))] for text, ids in a.tokenizer_probes],
         },
         "prompt": {
             "version": a.prompt_version,
             "text": a.prompt_text,
-            "head": _ints(a.prompt.head),
+            "head": int_bytes(a.prompt.head),
             "pre": a.prompt.pre,
             "post": a.prompt.post,
             "fence": a.prompt.fence,
             "shared": a.prompt.shared,
-            "tail": _ints(a.prompt.tail),
+            "tail": int_bytes(a.prompt.tail),
             "tail_overlap": a.prompt.tail_overlap,
             "probes": list(a.prompt.probes),
         },
-        "nodes": {key: _ints(getattr(a.nodes, key)) for key in _NODE_KEYS},
-        "forms": {key: _ints(getattr(a.forms, key)) for key in _FORM_KEYS},
-        "ends": {"offset": _ints(a.ends.offset), "ids": _ints(a.ends.ids)},
+        "nodes": {key: int_bytes(getattr(a.nodes, key)) for key in _NODE_KEYS},
+        "forms": {key: int_bytes(getattr(a.forms, key)) for key in _FORM_KEYS},
+        "ends": {"offset": int_bytes(a.ends.offset), "ids": int_bytes(a.ends.ids)},
         "inputs": {key: a.inputs[key] for key in sorted(a.inputs)},
     }
 
@@ -350,210 +323,98 @@ _FORM_KEYS = ("choice", "node", "end", "cut", "reads")
 
 
 def _from_payload(p: dict[str, Any], subject: str) -> Artifact:
-    _keys(p, "name", "model", "schema", "tokenizer", "prompt", "nodes", "forms", "ends", "inputs")
-    schema = _map(p["schema"])
-    _keys(schema, "instructions", "scoring", "temperature", "fields")
-    tokenizer = _map(p["tokenizer"])
-    _keys(tokenizer, "fingerprint", "probes")
-    prompt = _map(p["prompt"])
-    _keys(prompt, "version", "text", "head", "pre", "post", "fence", "shared", "tail", "tail_overlap", "probes")
-    nodes, forms, ends, inputs = (_map(p[k]) for k in ("nodes", "forms", "ends", "inputs"))
-    _keys(nodes, *_NODE_KEYS)
-    _keys(forms, *_FORM_KEYS)
-    _keys(ends, "offset", "ids")
-    probes = [_natural(n) for n in _list(prompt["probes"])]
-    _check(len(probes) == 2, "has wrong probe counts")
+    check_keys(p, "name", "model", "schema", "tokenizer", "prompt", "nodes", "forms", "ends", "inputs")
+    schema = as_map(p["schema"])
+    check_keys(schema, "instructions", "scoring", "temperature", "fields")
+    tokenizer = as_map(p["tokenizer"])
+    check_keys(tokenizer, "fingerprint", "probes")
+    prompt = as_map(p["prompt"])
+    check_keys(
+        prompt, "version", "text", "head", "pre", "post", "fence", "shared", "tail", "tail_overlap", "probes"
+    )
+    nodes, forms, ends, inputs = (as_map(p[k]) for k in ("nodes", "forms", "ends", "inputs"))
+    check_keys(nodes, *_NODE_KEYS)
+    check_keys(forms, *_FORM_KEYS)
+    check_keys(ends, "offset", "ids")
+    probes = [as_natural(n) for n in as_list(prompt["probes"])]
+    check(len(probes) == 2, "has wrong probe counts")
     artifact = Artifact(
-        name=_text(p["name"]),
-        model=_text(p["model"]),
-        instructions=_text(schema["instructions"]),
-        scoring=_text(schema["scoring"]),
-        temperature=_temperature(_text(schema["temperature"])),
-        fields=_fields(_list(schema["fields"])),
-        fingerprint=_text(tokenizer["fingerprint"]),
-        tokenizer_probes=tuple(_probe(_list(pair)) for pair in _list(tokenizer["probes"])),
-        prompt_version=_text(prompt["version"]),
-        prompt_text=_text(prompt["text"]),
+        name=as_text(p["name"]),
+        model=as_text(p["model"]),
+        instructions=as_text(schema["instructions"]),
+        scoring=as_text(schema["scoring"]),
+        temperature=_temperature(as_text(schema["temperature"])),
+        fields=_fields(as_list(schema["fields"])),
+        fingerprint=as_text(tokenizer["fingerprint"]),
+        tokenizer_probes=tuple(_probe(as_list(pair)) for pair in as_list(tokenizer["probes"])),
+        prompt_version=as_text(prompt["version"]),
+        prompt_text=as_text(prompt["text"]),
         prompt=PromptCut(
-            head=_array(prompt["head"]),
-            pre=_text(prompt["pre"]),
-            post=_text(prompt["post"]),
-            fence=_text(prompt["fence"]),
-            shared=_natural(prompt["shared"]),
-            tail=_array(prompt["tail"]),
-            tail_overlap=_natural(prompt["tail_overlap"]),
+            head=as_array(prompt["head"]),
+            pre=as_text(prompt["pre"]),
+            post=as_text(prompt["post"]),
+            fence=as_text(prompt["fence"]),
+            shared=as_natural(prompt["shared"]),
+            tail=as_array(prompt["tail"]),
+            tail_overlap=as_natural(prompt["tail_overlap"]),
             probes=(probes[0], probes[1]),
         ),
-        nodes=Nodes(**{key: _array(nodes[key]) for key in _NODE_KEYS}),
-        forms=Forms(**{key: _array(forms[key]) for key in _FORM_KEYS}),
-        ends=EndSets(offset=_array(ends["offset"]), ids=_array(ends["ids"])),
-        inputs={_text(k): _text(v) for k, v in inputs.items()},
+        nodes=Nodes(**{key: as_array(nodes[key]) for key in _NODE_KEYS}),
+        forms=Forms(**{key: as_array(forms[key]) for key in _FORM_KEYS}),
+        ends=EndSets(offset=as_array(ends["offset"]), ids=as_array(ends["ids"])),
+        inputs={as_text(k): as_text(v) for k, v in inputs.items()},
     )
-    _check(artifact.scoring in RULES, "names an unknown scoring rule")
-    _check_prompt(artifact.prompt)
-    _check_nodes(artifact)
-    _check_ends(artifact.ends)
-    _check_forms(artifact)
+    check_structure(artifact)
     return artifact
-
-
-def _check(holds: bool | np.bool_, fact: str) -> None:
-    if not holds:
-        raise _Malformed(fact)
-
-
-def _map(value: object) -> dict[str, Any]:
-    _check(type(value) is dict, "has something else where a map belongs")
-    assert isinstance(value, dict)
-    return value
-
-
-def _list(value: object) -> list[Any]:
-    _check(type(value) is list, "has something else where an array belongs")
-    assert isinstance(value, list)
-    return value
-
-
-def _text(value: object) -> str:
-    _check(type(value) is str, "has something else where text belongs")
-    assert isinstance(value, str)
-    return value
-
-
-def _natural(value: object) -> int:
-    _check(type(value) is int, "has something else where a whole number belongs")
-    assert isinstance(value, int)
-    _check(0 <= value < 2**31, "has a number out of range")
-    return value
-
-
-def _array(value: object) -> Ints:
-    _check(type(value) is bytes, "has something else where an integer array belongs")
-    assert isinstance(value, bytes)
-    _check(len(value) % 4 == 0, "has an integer array cut short")
-    return np.frombuffer(value, dtype="<i4")
-
-
-def _keys(value: Mapping[str, object], *expected: str) -> None:
-    _check(tuple(value) == expected, "has unknown, missing or reordered keys")
 
 
 def _temperature(text: str) -> float:
     value = json.loads(text)
-    _check(type(value) in (int, float) and 0 < value < float("inf"), "has a temperature out of range")
+    check(type(value) in (int, float) and 0 < value < float("inf"), "has a temperature out of range")
     return float(value)
 
 
 def _probe(pair: Sequence[object]) -> tuple[str, tuple[int, ...]]:
-    _check(len(pair) == 2, "has a malformed tokenizer probe")
-    ids = _array(pair[1])
-    _check(bool((ids >= 0).all()), "has a token id out of range")
-    return _text(pair[0]), tuple(ids.tolist())
+    check(len(pair) == 2, "has a malformed tokenizer probe")
+    ids = as_array(pair[1])
+    check(bool((ids >= 0).all()), "has a token id out of range")
+    return as_text(pair[0]), tuple(ids.tolist())
 
 
 def _fields(rows: list[Any]) -> tuple[CompiledField, ...]:
-    _check(len(rows) > 0, "has no fields")
+    check(len(rows) > 0, "has no fields")
     fields, first_form = [], 0
-    for row in map(_map, rows):
-        _keys(row, "name", "type", "description", "anchor", "suffix", "candidates")
+    for row in map(as_map, rows):
+        check_keys(row, "name", "type", "description", "anchor", "suffix", "candidates")
         candidates = []
-        for c in map(_map, _list(row["candidates"])):
-            _keys(c, "label", "value", "description", "ids", "is_single_token", "forms")
-            value = json.loads(_text(c["value"]))
-            _check(value is None or type(value) in (bool, int, float, str), "has a value that is no scalar")
-            _check(type(c["is_single_token"]) is bool, "has something else where a boolean belongs")
-            last = first_form + _natural(c["forms"])
+        for c in map(as_map, as_list(row["candidates"])):
+            check_keys(c, "label", "value", "description", "ids", "is_single_token", "forms")
+            value = json.loads(as_text(c["value"]))
+            check(value is None or type(value) in (bool, int, float, str), "has a value that is no scalar")
+            check(type(c["is_single_token"]) is bool, "has something else where a boolean belongs")
+            last = first_form + as_natural(c["forms"])
             candidates.append(
                 Candidate(
-                    label=_text(c["label"]),
+                    label=as_text(c["label"]),
                     value=value,
-                    description=_text(c["description"]),
-                    ids=tuple(_array(c["ids"]).tolist()),
+                    description=as_text(c["description"]),
+                    ids=tuple(as_array(c["ids"]).tolist()),
                     is_single_token=c["is_single_token"],
                     forms=(first_form, last),
                 )
             )
             first_form = last
-        _check(MIN_CHOICES <= len(candidates) <= MAX_CHOICES, "has a field with too few or too many choices")
-        _check(row["type"] in ("boolean", "enum"), "has a field of unknown type")
+        check(MIN_CHOICES <= len(candidates) <= MAX_CHOICES, "has a field with too few or too many choices")
+        check(row["type"] in ("boolean", "enum"), "has a field of unknown type")
         fields.append(
             CompiledField(
-                name=_text(row["name"]),
+                name=as_text(row["name"]),
                 type=row["type"],
-                description=_text(row["description"]),
-                anchor=_natural(row["anchor"]),
-                suffix=_natural(row["suffix"]),
+                description=as_text(row["description"]),
+                anchor=as_natural(row["anchor"]),
+                suffix=as_natural(row["suffix"]),
                 candidates=tuple(candidates),
             )
         )
-    _check(len({f.name for f in fields}) == len(fields), "has two fields of one name")
+    check(len({f.name for f in fields}) == len(fields), "has two fields of one name")
     return tuple(fields)
-
-
-def _check_prompt(prompt: PromptCut) -> None:
-    _check(bool((prompt.head >= 0).all() and (prompt.tail >= 0).all()), "has a token id out of range")
-    _check(len(prompt.tail) > 0, "has no tail")
-    _check(prompt.shared <= len(prompt.head), "has a prompt cut outside its head")
-    _check(prompt.tail_overlap <= len(prompt.tail), "has a prompt cut outside its tail")
-    _check(prompt.fence != "" and prompt.fence in prompt.pre and prompt.fence in prompt.post, "has no fence")
-
-
-def _check_nodes(a: Artifact) -> None:
-    n = a.nodes
-    size = len(n)
-    _check(size > 0, "has no nodes")
-    _check(all(len(getattr(n, key)) == size for key in _NODE_KEYS), "has node arrays of unequal length")
-    _check(bool((n.token >= 0).all()), "has a token id out of range")
-    _check(n.parent[0] == -1 and n.depth[0] == 0 and n.field[0] == -1, "has a malformed root node")
-    _check(n.token[0] == a.prompt.tail[-1], "has a root node that is not the last prompt token")
-    parent = n.parent[1:]
-    _check(bool((parent >= 0).all() and (parent < np.arange(1, size)).all()), "has a node before its parent")
-    _check(bool((n.depth[1:] == n.depth[parent] + 1).all()), "has a node of wrong depth")
-    field = n.field[1:]
-    _check(bool((field >= 0).all() and (field < len(a.fields)).all()), "has a node of an unknown field")
-    above = n.field[parent]
-    _check(bool(((above == field) | (above == -1)).all()), "has a node below another field's")
-    _check(bool((n.reads >= 0).all() and (n.reads < 1 << len(RULES)).all()), "has an unknown rule bit")
-    _check(bool(((n.reads[1:] & ~n.reads[parent]) == 0).all()), "reads a node but not its parent")
-
-
-def _check_ends(ends: EndSets) -> None:
-    offset = ends.offset
-    _check(len(offset) > 1 and offset[0] == 0 and offset[-1] == len(ends.ids), "has malformed END sets")
-    _check(bool((np.diff(offset) > 0).all()), "has an empty END set")
-    _check(bool((ends.ids >= 0).all()), "has a token id out of range")
-    rising = np.diff(ends.ids) > 0
-    rising[offset[1:-1] - 1] = True
-    _check(bool(rising.all()), "has an END set that is not sorted")
-
-
-def _check_forms(a: Artifact) -> None:
-    f, nodes = a.forms, a.nodes
-    _check(all(len(getattr(f, key)) == len(f) for key in _FORM_KEYS), "has form arrays of unequal length")
-    counts = [c.forms[1] - c.forms[0] for field in a.fields for c in field.candidates]
-    _check(min(counts) > 0, "has a choice without a form")
-    _check(np.array_equal(f.choice, np.repeat(np.arange(len(counts)), counts)), "has form counts that disagree")
-    _check(bool((f.node >= 0).all() and (f.node < len(nodes)).all()), "has a form at an unknown node")
-    _check(bool((f.end >= 0).all() and (f.end < len(a.ends)).all()), "has a form with an unknown END set")
-    _check(bool((f.reads >= 0).all() and (f.reads < 1 << len(RULES)).all()), "has an unknown rule bit")
-    for index, field in enumerate(a.fields):
-        _check(max(field.anchor, field.suffix) < len(nodes), "has an anchor outside the forest")
-        _check(nodes.field[field.anchor] in (-1, index), "has an anchor in another field")
-        for candidate in field.candidates:
-            _check_candidate(a, index, field, candidate)
-
-
-def _check_candidate(a: Artifact, index: int, field: CompiledField, candidate: Candidate) -> None:
-    for form in range(*candidate.forms):
-        node = int(a.forms.node[form])
-        _check(a.nodes.field[node] in (-1, index), "has a form in another field")
-        events = int(a.nodes.depth[node] - a.nodes.depth[field.anchor]) + 1
-        _check(1 <= int(a.forms.cut[form]) <= events, "has a form cut outside its path")
-        a.nodes.path(field.anchor, node)
-    ids = a.nodes.path(field.suffix, int(a.forms.node[candidate.forms[0]]))
-    _check(ids == candidate.ids, "has candidate ids that disagree with the forest")
-    _check(candidate.is_single_token == (len(candidate.ids) == 1), "has a wrong single-token mark")
-    _check(
-        all(any(int(a.forms.reads[f]) & (1 << b) for f in range(*candidate.forms)) for b in range(len(RULES))),
-        "has a choice that a rule never reads",
-    )

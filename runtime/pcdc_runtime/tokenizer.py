@@ -87,7 +87,7 @@ def check_tokenizer(artifact: Artifact, tokenizer: Tokenizer, print_: str, model
         raise FingerprintMismatchError(
             artifact.name,
             f"was compiled for tokenizer {artifact.fingerprint[:12]}, {model} has {print_[:12]}"
-            + (f" ({len(differing)} of {len(artifact.tokenizer_probes)} probe encodings differ)" if differing else ""),
+            + (f" ({len(differing)} probe encodings differ)" if differing else ""),
             "ids of another tokenizer mean other text",
             f"recompile with `pcdc build --model {model}`",
         )

@@ -1,0 +1,12 @@
+"""What compiler and runtime agree on about fields: the scoring rules and the number of choices."""
+
+from __future__ import annotations
+
+MIN_CHOICES = 2
+MAX_CHOICES = 255
+RULES: tuple[str, ...] = ("joint", "identify", "trie")
+
+
+def rule_bit(rule: str) -> int:
+    """The bit of a scoring rule in the `reads` masks of nodes and forms."""
+    return 1 << RULES.index(rule)

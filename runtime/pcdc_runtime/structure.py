@@ -1,0 +1,95 @@
+"""Structural checks of an artifact that came from outside: every index in range, every count agreed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .rules import RULES
+from .wire import check
+
+if TYPE_CHECKING:
+    from .artifact import Artifact, Candidate, CompiledField, EndSets, PromptCut
+
+
+def check_structure(artifact: Artifact) -> None:
+    """Refuse an artifact whose parts do not fit together. Raises Malformed."""
+    check(artifact.scoring in RULES, "names an unknown scoring rule")
+    _check_prompt(artifact.prompt)
+    _check_nodes(artifact)
+    _check_ends(artifact.ends)
+    _check_forms(artifact)
+
+
+def _check_prompt(prompt: PromptCut) -> None:
+    check(bool((prompt.head >= 0).all() and (prompt.tail >= 0).all()), "has a token id out of range")
+    check(len(prompt.tail) > 0, "has no tail")
+    check(prompt.shared <= len(prompt.head), "has a prompt cut outside its head")
+    check(prompt.tail_overlap <= len(prompt.tail), "has a prompt cut outside its tail")
+    check(prompt.fence != "" and prompt.fence in prompt.pre and prompt.fence in prompt.post, "has no fence")
+
+
+def _check_nodes(a: Artifact) -> None:
+    n = a.nodes
+    size = len(n)
+    check(size > 0, "has no nodes")
+    check(all(len(column) == size for column in vars(n).values()), "has node arrays of unequal length")
+    check(bool((n.token >= 0).all()), "has a token id out of range")
+    check(n.parent[0] == -1 and n.depth[0] == 0 and n.field[0] == -1, "has a malformed root node")
+    check(n.token[0] == a.prompt.tail[-1], "has a root node that is not the last prompt token")
+    parent = n.parent[1:]
+    check(bool((parent >= 0).all() and (parent < np.arange(1, size)).all()), "has a node before its parent")
+    check(bool((n.depth[1:] == n.depth[parent] + 1).all()), "has a node of wrong depth")
+    field = n.field[1:]
+    check(bool((field >= 0).all() and (field < len(a.fields)).all()), "has a node of an unknown field")
+    above = n.field[parent]
+    check(bool(((above == field) | (above == -1)).all()), "has a node below another field's")
+    check(bool((n.reads >= 0).all() and (n.reads < 1 << len(RULES)).all()), "has an unknown rule bit")
+    check(bool(((n.reads[1:] & ~n.reads[parent]) == 0).all()), "reads a node but not its parent")
+
+
+def _check_ends(ends: EndSets) -> None:
+    offset = ends.offset
+    check(len(offset) > 1 and offset[0] == 0 and offset[-1] == len(ends.ids), "has malformed END sets")
+    check(bool((np.diff(offset) > 0).all()), "has an empty END set")
+    check(bool((ends.ids >= 0).all()), "has a token id out of range")
+    rising = np.diff(ends.ids) > 0
+    rising[offset[1:-1] - 1] = True
+    check(bool(rising.all()), "has an END set that is not sorted")
+
+
+def _check_forms(a: Artifact) -> None:
+    f, nodes = a.forms, a.nodes
+    check(all(len(column) == len(f) for column in vars(f).values()), "has form arrays of unequal length")
+    counts = [c.forms[1] - c.forms[0] for field in a.fields for c in field.candidates]
+    check(min(counts) > 0, "has a choice without a form")
+    check(
+        np.array_equal(f.choice, np.repeat(np.arange(len(counts)), counts)), "has form counts that disagree"
+    )
+    check(bool((f.node >= 0).all() and (f.node < len(nodes)).all()), "has a form at an unknown node")
+    check(bool((f.end >= 0).all() and (f.end < len(a.ends)).all()), "has a form with an unknown END set")
+    check(bool((f.reads >= 0).all() and (f.reads < 1 << len(RULES)).all()), "has an unknown rule bit")
+    for index, field in enumerate(a.fields):
+        check(max(field.anchor, field.suffix) < len(nodes), "has an anchor outside the forest")
+        check(nodes.field[field.anchor] in (-1, index), "has an anchor in another field")
+        for candidate in field.candidates:
+            _check_candidate(a, index, field, candidate)
+
+
+def _check_candidate(a: Artifact, index: int, field: CompiledField, candidate: Candidate) -> None:
+    for form in range(*candidate.forms):
+        node = int(a.forms.node[form])
+        check(a.nodes.field[node] in (-1, index), "has a form in another field")
+        events = int(a.nodes.depth[node] - a.nodes.depth[field.anchor]) + 1
+        check(1 <= int(a.forms.cut[form]) <= events, "has a form cut outside its path")
+        a.nodes.path(field.anchor, node)
+    ids = a.nodes.path(field.suffix, int(a.forms.node[candidate.forms[0]]))
+    check(ids == candidate.ids, "has candidate ids that disagree with the forest")
+    check(candidate.is_single_token == (len(candidate.ids) == 1), "has a wrong single-token mark")
+    check(
+        all(
+            any(int(a.forms.reads[f]) & (1 << b) for f in range(*candidate.forms)) for b in range(len(RULES))
+        ),
+        "has a choice that a rule never reads",
+    )

@@ -1,0 +1,93 @@
+"""msgpack as hostile input: canonical bytes out, plain typed values or Malformed in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import msgpack
+import numpy as np
+from numpy.typing import NDArray
+
+Ints: TypeAlias = NDArray[np.int32]
+
+
+class Malformed(Exception):
+    """A structural check failed; the text is the fact."""
+
+
+def pack(value: object) -> bytes:
+    packed: bytes = msgpack.packb(value, use_bin_type=True)
+    return packed
+
+
+def _refuse_ext(code: int, _data: bytes) -> object:
+    raise Malformed(f"holds extension type {code}")
+
+
+def _unique(pairs: list[tuple[object, object]]) -> dict[object, object]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        raise Malformed("repeats a map key")
+    return result
+
+
+def unpack(data: bytes) -> Any:
+    size = len(data)
+    return msgpack.unpackb(
+        data,
+        raw=False,
+        strict_map_key=True,
+        ext_hook=_refuse_ext,
+        object_pairs_hook=_unique,
+        max_str_len=size,
+        max_bin_len=size,
+        max_array_len=size,
+        max_map_len=size,
+        max_ext_len=0,
+    )
+
+
+def check(holds: bool | np.bool_, fact: str) -> None:
+    if not holds:
+        raise Malformed(fact)
+
+
+def as_map(value: object) -> dict[str, Any]:
+    check(type(value) is dict, "has something else where a map belongs")
+    assert isinstance(value, dict)
+    return value
+
+
+def as_list(value: object) -> list[Any]:
+    check(type(value) is list, "has something else where an array belongs")
+    assert isinstance(value, list)
+    return value
+
+
+def as_text(value: object) -> str:
+    check(type(value) is str, "has something else where text belongs")
+    assert isinstance(value, str)
+    return value
+
+
+def as_natural(value: object) -> int:
+    check(type(value) is int, "has something else where a whole number belongs")
+    assert isinstance(value, int)
+    check(0 <= value < 2**31, "has a number out of range")
+    return value
+
+
+def as_array(value: object) -> Ints:
+    check(type(value) is bytes, "has something else where an integer array belongs")
+    assert isinstance(value, bytes)
+    check(len(value) % 4 == 0, "has an integer array cut short")
+    return np.frombuffer(value, dtype="<i4")
+
+
+def check_keys(value: Mapping[str, object], *expected: str) -> None:
+    check(tuple(value) == expected, "has unknown, missing or reordered keys")
+
+
+def int_bytes(values: Ints) -> bytes:
+    return np.ascontiguousarray(values, dtype="<i4").tobytes()
