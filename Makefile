@@ -4,7 +4,7 @@ SHELL := /bin/bash
 
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
-PIP := .venv/bin/python -m pip --disable-pip-version-check -q
+PIP := .venv/bin/python -m pip --disable-pip-version-check -qq
 READY := .venv/.ready
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
