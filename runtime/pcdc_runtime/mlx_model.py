@@ -1,0 +1,315 @@
+"""Unmodified mlx-lm models as token forests.
+
+Every attention layer gets a cache object of ours: a full-length buffer written in place, per-token positions
+as its `offset`, and the tree mask from `make_mask`. The sliding window of a layer lives in the mask.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+from mlx.nn.layers.base import Module
+
+from .artifact import Ints
+from .errors import ModelNotSupportedError
+from .tree import Slots, chunks
+
+CHUNK = 512
+SLACK = 256
+TRUNKS = ("model", "transformer", "backbone")
+ROPES = ("rope", "rotary_emb")
+# Nats between two ways to compute the same log-probability: a wrong mask or position costs 0.3 and more.
+PROBE_TOLERANCE = {"float32": 0.02}
+PROBE_TOLERANCE_HALF = 0.25
+
+
+class MlxModel:
+    """An mlx-lm model, made for one thread: the one that makes it must make every call.
+
+    `language` is changed: its rotary layers also take an array of positions afterwards. `windows` has one
+    entry per layer cache, None for full attention. Raises ModelNotSupportedError where the model's tree pass
+    disagrees with its own plain forward.
+    """
+
+    def __init__(
+        self,
+        language: Module,
+        name: str,
+        windows: Sequence[int | None],
+        *,
+        window: int | None = None,
+        chunk: int = CHUNK,
+    ) -> None:
+        self.name = name
+        self.window = window
+        self.chunk = chunk
+        self.windows = tuple(windows)
+        self.language = language
+        self.trunk = _wire(name, language)
+        # A view of the same weights whose trunk passes its input through: the family's own head.
+        self.head = copy.copy(language)
+        setattr(self.head, _trunk_key(name, language), _Through(self.trunk))
+        self.logits_width, self.dtype, self.kv_bytes_per_token = _probe(self)
+
+    def sequence(self) -> MlxSequence:
+        """A new, empty sequence."""
+        return MlxSequence(self)
+
+
+class MlxSequence:
+    """The KV buffers of one growing forest, one per layer, and the slots that fill them."""
+
+    def __init__(self, model: MlxModel) -> None:
+        self._model = model
+        self._slots = Slots.empty()
+        self._layers = [LayerKV(window) for window in model.windows]
+        self.capacity = 0
+        self.passes = 0
+        self.bytes_copied = 0
+
+    @property
+    def length(self) -> int:
+        """The number of occupied slots."""
+        return len(self._slots)
+
+    @property
+    def bytes_held(self) -> int:
+        """The size of all buffers, slack included."""
+        return sum(layer.nbytes for layer in self._layers)
+
+    def append(self, tokens: Ints, parents: Ints | None = None) -> mx.array:
+        """Run tokens in new slots and give their last hidden states, [len(tokens), width].
+
+        Raises ValueError for no tokens, and for parents that do not come before their children.
+        """
+        if not len(tokens):
+            raise ValueError("there are no tokens to append")
+        if parents is not None and len(parents) != len(tokens):
+            raise ValueError("tokens and parents differ in number")
+        slots = self._slots.chained(len(tokens)) if parents is None else self._slots.branched(parents)
+        self._reserve(len(slots))
+        ids = np.asarray(tokens, dtype=np.int32)
+        hidden: list[mx.array] = []
+        for start, stop in chunks(self.length, len(slots), self._model.chunk):
+            part = _Pass.of(slots, start, stop)
+            for layer in self._layers:
+                layer.step = part
+            rows = self._model.trunk(
+                mx.array(ids[None, start - self.length : stop - self.length]), cache=self._layers
+            )
+            # Evaluated here so that no view of a buffer is alive when the next part is written in place.
+            mx.eval(rows, *(layer.state for layer in self._layers))
+            self.passes += 1
+            hidden.append(rows[0])
+        self._slots = slots
+        return mx.concatenate(hidden)
+
+    def truncate(self, length: int) -> None:
+        """Forget all slots from `length` on; nothing moves. Raises ValueError beyond the length."""
+        self._slots = self._slots.truncated(length)
+
+    def logits(self, hidden: mx.array, rows: Sequence[int]) -> mx.array:
+        """Logits of those rows of `hidden` by the family's own head, float32 [len(rows), logits_width]."""
+        out: mx.array = self._model.head(hidden[mx.array(list(rows), dtype=mx.int32)][None])
+        return out[0].astype(mx.float32)
+
+    def _reserve(self, slots: int) -> None:
+        if slots <= self.capacity:
+            return
+        self.capacity = -(-(slots + slots // 4) // SLACK) * SLACK
+        for layer in self._layers:
+            self.bytes_copied += layer.grow(self.capacity, self.length)
+
+
+@dataclass
+class _Pass:
+    """One forward: new slots `start` to `stop`, their positions as `offset`, and the masks made so far."""
+
+    slots: Slots
+    start: int
+    stop: int
+    offset: int | mx.array
+    masks: dict[int | None, mx.array] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, slots: Slots, start: int, stop: int) -> _Pass:
+        positions = slots.position[start:stop]
+        run = slots.is_run(start, stop)
+        return cls(slots, start, stop, int(positions[0]) if run else mx.array(positions))
+
+    def mask(self, window: int | None, as_array: bool) -> mx.array | str | None:
+        """The attention mask: true where seen, or mlx-lm's short forms where every earlier slot is seen."""
+        if self.slots.is_causal(self.stop, window):
+            if self.stop - self.start == 1:
+                return None
+            if not as_array:
+                return "causal"
+            window = None
+        if window not in self.masks:
+            self.masks[window] = mx.array(self.slots.visible(self.start, self.stop, window))
+        return self.masks[window]
+
+
+class LayerKV:
+    """What an attention layer of mlx-lm takes for its cache: keys and values, [1, heads, capacity, width]."""
+
+    step: _Pass
+
+    def __init__(self, window: int | None) -> None:
+        self.window = window
+        self.capacity = 0
+        self.keys: mx.array | None = None
+        self.values: mx.array | None = None
+
+    @property
+    def offset(self) -> int | mx.array:
+        """The position of the first new token, or the position of each."""
+        return self.step.offset
+
+    @property
+    def state(self) -> list[mx.array]:
+        """The buffers there are."""
+        return [b for b in (self.keys, self.values) if b is not None]
+
+    @property
+    def nbytes(self) -> int:
+        """The size of both buffers."""
+        return sum(b.nbytes for b in self.state)
+
+    def make_mask(
+        self, N: int, return_array: bool = False, window_size: int | None = None
+    ) -> mx.array | str | None:
+        """The mask of the current forward for this layer's window."""
+        return self.step.mask(window_size or self.window, return_array)
+
+    def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
+        """Write the new slots in place and give views of everything up to them."""
+        if self.keys is None or self.values is None:
+            self.keys, self.values = (
+                mx.zeros((*x.shape[:2], self.capacity, x.shape[3]), x.dtype) for x in (keys, values)
+            )
+        start, stop = self.step.start, self.step.stop
+        self.keys[..., start:stop, :] = keys
+        self.values[..., start:stop, :] = values
+        return self.keys[..., :stop, :], self.values[..., :stop, :]
+
+    def grow(self, capacity: int, length: int) -> int:
+        """Make room for `capacity` slots, keep the first `length`, and give the number of bytes copied."""
+        self.capacity = capacity
+        self.keys, self.values = (self._grown(b, length) for b in (self.keys, self.values))
+        return sum(b.nbytes // capacity * length for b in self.state)
+
+    def _grown(self, buffer: mx.array | None, length: int) -> mx.array | None:
+        if buffer is None:
+            return None
+        grown = mx.zeros((*buffer.shape[:2], self.capacity, buffer.shape[3]), buffer.dtype)
+        grown[..., :length, :] = buffer[..., :length, :]
+        mx.eval(grown)
+        return grown
+
+
+class PerTokenRope(Module):
+    """A rotary layer that also takes one position per token.
+
+    mlx's rotary kernels take one offset per batch row, so tokens move to the batch axis and back.
+    """
+
+    def __init__(self, base: Callable[..., mx.array]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.base = base
+
+    def __call__(self, x: mx.array, offset: int | mx.array = 0, *args: Any, **kwargs: Any) -> mx.array:
+        if isinstance(offset, int) or offset.ndim == 0:
+            return self.base(x, offset, *args, **kwargs)
+        rotated = self.base(x.transpose(2, 1, 0, 3), offset, *args, **kwargs)
+        return rotated.transpose(2, 1, 0, 3)
+
+
+class _Through:
+    """Stands where a trunk was: gives its input back, and the trunk's attributes."""
+
+    def __init__(self, trunk: Module) -> None:
+        self._trunk = trunk
+
+    def __call__(self, inputs: mx.array, *_args: Any, **_kwargs: Any) -> mx.array:
+        return inputs
+
+    def __getattr__(self, key: str) -> Any:
+        return getattr(self._trunk, key)
+
+
+def _trunk_key(name: str, language: Module) -> str:
+    for key in TRUNKS:
+        if key in language:
+            return key
+    raise _drift(name, f"{type(language).__module__} has no trunk of a known name")
+
+
+def _wire(name: str, language: Module) -> Module:
+    """The trunk of a model, its rotary layers wrapped. Raises ModelNotSupportedError for other state."""
+    trunk: Module = language[_trunk_key(name, language)]
+    for path, module in language.named_modules():  # type: ignore[no-untyped-call]
+        kind = type(module).__name__
+        if "Conv" in kind or kind == "DynamicNTKScalingRoPE":
+            raise ModelNotSupportedError(
+                name, f"has a {kind} layer at {path}", "a tree pass shares keys and values only"
+            )
+        for key in ROPES:
+            rope = getattr(module, key, None)
+            if callable(rope) and not isinstance(rope, PerTokenRope):
+                setattr(module, key, PerTokenRope(rope))
+    return trunk
+
+
+def _drift(name: str, fact: str) -> ModelNotSupportedError:
+    return ModelNotSupportedError(
+        name,
+        fact,
+        "its own plain forward and a tree pass must both run here, and agree",
+        "choose another model, or an mlx-lm version inside pcdc's range",
+    )
+
+
+def _probe(model: MlxModel) -> tuple[int, str, int]:
+    """Logits width, type and KV bytes per token, found by running a small forest and its paths one by one."""
+    try:
+        sequence = model.sequence()
+        width = sequence.logits(sequence.append(np.zeros(1, dtype=np.int32)), [0]).shape[1]
+        sequence.truncate(0)
+        ids = (np.arange(11) % width).astype(np.int32)
+        parents = np.array([-1, 0, 1, 2, 3, 4, 4, 3, 5, 7, 2], dtype=np.int32)
+        parts = [
+            sequence.append(ids[:4]),
+            sequence.append(ids[4:8], parents[4:8]),
+            sequence.append(ids[8:], parents[8:]),
+        ]
+        hidden = mx.concatenate(parts)
+        worst = max(_difference(model, sequence, hidden, _path(parents, leaf)) for leaf in (6, 8, 9, 10))
+    except Exception as error:
+        raise _drift(model.name, f"cannot run a tree pass ({type(error).__name__}: {error})") from error
+    dtype = str(hidden.dtype).rpartition(".")[2]
+    limit = PROBE_TOLERANCE.get(dtype, PROBE_TOLERANCE_HALF)
+    if not worst <= limit:
+        raise _drift(model.name, f"scores a tree {worst:.3g} nats off its own plain forward (limit {limit})")
+    return width, dtype, sequence.bytes_held // sequence.capacity
+
+
+def _path(parents: Ints, slot: int) -> list[int]:
+    path: list[int] = []
+    while slot >= 0:
+        path.append(slot)
+        slot = int(parents[slot])
+    return path[::-1]
+
+
+def _difference(model: MlxModel, sequence: MlxSequence, hidden: mx.array, path: list[int]) -> float:
+    """The largest difference of a log-probability along a path whose token ids are `slot % width`."""
+    tree = sequence.logits(hidden, path)
+    plain = model.language(mx.array(path)[None] % tree.shape[1])[0].astype(mx.float32)
+    logs = [x - mx.logsumexp(x, axis=-1, keepdims=True) for x in (tree, plain)]
+    return float(np.abs(np.array(logs[0]) - np.array(logs[1])).max())

@@ -1,0 +1,1 @@
+"""Makes the shared test modules beside this file importable from every folder of tests."""

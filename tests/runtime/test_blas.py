@@ -1,0 +1,79 @@
+"""The BLAS loaded in place of the slow one really gets the matrix products."""
+
+import ctypes
+import logging
+import os
+import subprocess
+import sys
+from importlib import metadata
+
+import pytest
+from pcdc_runtime import blas
+
+PRODUCT = """
+import numpy as np
+from pcdc_runtime.blas import load_fast_blas
+print(load_fast_blas().name)
+import mlx.core as mx
+a = np.random.default_rng(0).standard_normal((64, 48)).astype(np.float32)
+assert np.abs(np.array(mx.array(a) @ mx.array(a.T)) - a @ a.T).max() < 1e-4
+"""
+
+
+@pytest.fixture
+def fresh():
+    """The choice of a library made anew, and forgotten afterwards."""
+    blas.load_fast_blas.cache_clear()
+    yield
+    blas.load_fast_blas.cache_clear()
+
+
+def test_products_go_to_the_library_that_is_reported():
+    run = subprocess.run(
+        [sys.executable, "-c", PRODUCT],
+        env={**os.environ, "MKL_VERBOSE": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    name = run.stdout.splitlines()[0]
+    assert name in ("mkl", "openblas", "reference", "system")
+    assert ("SGEMM" in run.stdout) == (name == "mkl")
+
+
+def test_a_library_that_does_not_load_gives_way_to_the_next(monkeypatch, fresh, caplog):
+    present = next(lib for lib in ("libm.so.6", "libSystem.B.dylib") if loads(lib))
+    monkeypatch.setattr(blas.sys, "platform", "linux")
+    monkeypatch.setattr(blas, "candidates", lambda: iter([("first", "no such library"), ("second", present)]))
+    with caplog.at_level(logging.INFO, "pcdc_runtime"):
+        assert blas.load_fast_blas() == blas.Blas("second", present)
+        assert blas.load_fast_blas() == blas.Blas("second", present)
+    assert [present in record.getMessage() for record in caplog.records] == [True]
+
+
+def test_without_a_fast_library_the_slow_one_is_named(monkeypatch, fresh, caplog):
+    monkeypatch.setattr(blas.sys, "platform", "linux")
+    monkeypatch.setattr(blas, "candidates", lambda: iter([("first", "no such library")]))
+    assert blas.load_fast_blas() == blas.Blas("reference", None)
+    assert "install the package `mkl`" in caplog.text
+
+
+def test_other_systems_keep_their_own(monkeypatch, fresh):
+    monkeypatch.setattr(blas.sys, "platform", "darwin")
+    assert blas.load_fast_blas() == blas.Blas("system", None)
+
+
+def test_without_mkl_openblas_is_tried(monkeypatch):
+    def missing(name):
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(blas.metadata, "files", missing)
+    assert [name for name, _ in blas.candidates()] == ["openblas"] * len(blas.OPENBLAS)
+
+
+def loads(library):
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True
