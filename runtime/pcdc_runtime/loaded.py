@@ -1,0 +1,133 @@
+"""A loaded model with the one thread that may touch it, shared by every engine that uses it.
+
+MLX refuses arrays of another thread's stream: the owner thread loads, runs and converts to Python.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+from tokenizers import Tokenizer
+
+from .errors import EngineClosedError
+from .models import resolve
+from .prefix import PrefixCache
+from .tokenizer import fingerprint, load_tokenizer
+
+if TYPE_CHECKING:
+    from .model import LanguageModel
+
+T = TypeVar("T")
+Opener: TypeAlias = "Callable[[], tuple[LanguageModel, Tokenizer]]"
+
+KV_LIMIT = 1024**3
+
+
+class LoadedModel:
+    """A language model, its tokenizer and the KV of its artifacts' prompts, on one owner thread.
+
+    `opener` runs on that thread. `kv_limit` bounds the KV kept between requests, in bytes. Counts its
+    users: `share` adds one, `close` takes one away, the last one ends the thread.
+    """
+
+    language: LanguageModel
+    tokenizer: Tokenizer
+    fingerprint: str
+    prefixes: PrefixCache
+
+    def __init__(self, name: str, opener: Opener, kv_limit: int = KV_LIMIT) -> None:
+        self.name = name
+        self._pid = os.getpid()
+        self._users = 1
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"pcdc-{name}")
+        try:
+            self._owner: int = self._executor.submit(self._open, opener, kv_limit).result()
+        except BaseException:
+            self._executor.shutdown(wait=False)
+            raise
+
+    def _open(self, opener: Opener, kv_limit: int) -> int:
+        self.language, self.tokenizer = opener()
+        self.fingerprint = fingerprint(self.tokenizer)
+        self.prefixes = PrefixCache(self.language, kv_limit)
+        return threading.get_ident()
+
+    def share(self) -> LoadedModel:
+        """This model with one user more. Raises EngineClosedError after the last one closed it."""
+        with _LOCK:
+            if self._users == 0:
+                raise self._closed("is closed")
+            self._users += 1
+        return self
+
+    def submit(self, job: Callable[[], T]) -> Future[T]:
+        """Queue a job for the owner thread. Raises EngineClosedError after close, or in a forked process."""
+        if os.getpid() != self._pid:
+            raise self._closed("was loaded by another process, before a fork")
+        try:
+            return self._executor.submit(job)
+        except RuntimeError as error:
+            raise self._closed("is closed") from error
+
+    def call(self, job: Callable[[], T]) -> T:
+        """The job's result; at once where the owner thread itself calls, as callbacks of futures do."""
+        if threading.get_ident() == self._owner and os.getpid() == self._pid:
+            return job()
+        return self.submit(job).result()
+
+    def close(self) -> None:
+        """End this use; the last one waits for queued jobs and frees the model. No effect after a fork."""
+        with _LOCK:
+            if os.getpid() != self._pid or self._users == 0:
+                return
+            self._users -= 1
+            if self._users:
+                return
+            for key in [key for key, loaded in _LOADED.items() if loaded is self]:
+                del _LOADED[key]
+        self._executor.submit(self._free)
+        self._executor.shutdown(wait=threading.get_ident() != self._owner)
+
+    def _free(self) -> None:
+        del self.language, self.prefixes
+
+    def _closed(self, fact: str) -> EngineClosedError:
+        return EngineClosedError(f"model {self.name}", fact, help="load the artifact again in this process")
+
+    def __enter__(self) -> LoadedModel:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+_LOCK = threading.RLock()
+_LOADED: dict[tuple[int, Path], LoadedModel] = {}
+
+
+def open_model(name: str) -> LoadedModel:
+    """The model of an alias, hub id or folder, loaded once per process however often it is opened.
+
+    Raises ModelNotFoundError, HubUnreachableError, ModelNotSupportedError, ExtraMissingError.
+    """
+    files = resolve(name, weights=True)
+    key = (os.getpid(), files.folder.resolve())
+    with _LOCK:
+        if key in _LOADED:
+            return _LOADED[key].share()
+        loaded = LoadedModel(files.name, partial(_open_folder, files.folder, files.name))
+        _LOADED[key] = loaded
+        return loaded
+
+
+def _open_folder(folder: Path, name: str) -> tuple[LanguageModel, Tokenizer]:
+    from .model import load_model
+
+    tokenizer = load_tokenizer(folder)
+    return load_model(folder, name), tokenizer

@@ -1,0 +1,69 @@
+"""KV of prompts, one sequence per artifact, kept least recently used within a number of bytes.
+
+Used on the owner thread of one model only.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import mlx.core as mx
+import numpy as np
+
+from .artifact import Ints
+from .tokenizer import common_prefix
+
+if TYPE_CHECKING:
+    from .model import KVSequence, LanguageModel
+
+
+class Prefix:
+    """One sequence and the prompt ids whose KV it holds."""
+
+    def __init__(self, sequence: KVSequence) -> None:
+        self.sequence = sequence
+        self._ids: Ints = np.empty(0, dtype=np.int32)
+
+    def advance(self, ids: Ints) -> int:
+        """Make the sequence hold exactly `ids`; returns how many leading ones it held already."""
+        shared = common_prefix(self._ids, ids)
+        self._ids = ids[:shared]
+        self.sequence.truncate(shared)
+        if shared < len(ids):
+            mx.eval(self.sequence.append(ids[shared:]))
+        self._ids = ids
+        return shared
+
+
+class PrefixCache:
+    """Prefixes by artifact digest; together they hold at most `limit` bytes between requests."""
+
+    def __init__(self, model: LanguageModel, limit: int) -> None:
+        self._model = model
+        self._limit = limit
+        self._kept: OrderedDict[str, Prefix] = OrderedDict()
+
+    @property
+    def bytes_held(self) -> int:
+        """KV bytes of all kept prefixes."""
+        return sum(prefix.sequence.bytes_held for prefix in self._kept.values())
+
+    @contextmanager
+    def lease(self, digest: str, slots: int) -> Iterator[Prefix]:
+        """The artifact's prefix for one request that needs `slots` slots, most recently used afterwards.
+
+        Others make room first. A request that fails leaves nothing behind: its prefix is dropped.
+        """
+        prefix = self._kept.pop(digest, None) or Prefix(self._model.sequence())
+        needed = max(slots * self._model.kv_bytes_per_token, prefix.sequence.bytes_held)
+        self._evict(self._limit - needed)
+        yield prefix
+        self._kept[digest] = prefix
+        self._evict(self._limit)
+
+    def _evict(self, allowance: int) -> None:
+        while self._kept and self.bytes_held > allowance:
+            self._kept.popitem(last=False)

@@ -1,0 +1,140 @@
+"""Results: plain frozen values, no arrays, nothing shared between two of them."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from .artifact import Value
+
+MODE = "parallel_constrained_calibrated"
+
+
+@dataclass(frozen=True)
+class FieldResult:
+    """The answer to one field.
+
+    `prob` and `distribution` are over the field's choices and uncalibrated; `distribution` is sorted by
+    probability, ties in declaration order. `legal_mass` is the model's own probability for any choice at
+    all, None when not asked for. `margin` is the distance to the runner-up in nats at temperature 1 (inf
+    where every other choice has probability 0). `log_scores` are raw, in declaration order.
+    """
+
+    name: str
+    value: Value
+    prob: float
+    legal_mass: float | None
+    legal_mass_is_upper_bound: bool
+    margin: float
+    tie: bool
+    near_tie: bool
+    distribution: tuple[tuple[Value, float], ...]
+    log_scores: tuple[float, ...]
+
+    def _telemetry(self) -> dict[str, Any]:
+        return {
+            "confidence": self.prob,
+            "cardinality": len(self.distribution),
+            "top_choices": [{"choice": v, "probability": p} for v, p in self.distribution],
+            "legal_mass": self.legal_mass,
+            "legal_mass_is_upper_bound": self.legal_mass_is_upper_bound,
+            "margin": self.margin if math.isfinite(self.margin) else None,
+            "tie": self.tie,
+            "near_tie": self.near_tie,
+            "calibration": None,
+        }
+
+
+@dataclass(frozen=True)
+class Result:
+    """The answers to one context, in the order asked, and what it took.
+
+    `forward_passes` counts the model's forwards, `sequential_forward_passes` the steps that wait for one
+    another: the prefill once however chunked, and each tree pass. `head_cached` is how many leading prompt
+    tokens had their KV already, `context_tokens` what the request's text and its closing fence took.
+    Times are in milliseconds on the owner thread, without the wait for it.
+    """
+
+    answers: tuple[FieldResult, ...]
+    scoring: str
+    temperature: float
+    model: str
+    artifact_digest: str
+    elapsed_ms: float
+    prefill_ms: float
+    suffix_eval_ms: float
+    forward_passes: int
+    sequential_forward_passes: int
+    head_cached: int
+    nodes: int
+    context_tokens: int
+    warnings: tuple[str, ...]
+
+    @property
+    def fields(self) -> dict[str, FieldResult]:
+        """The answers by field name."""
+        return {answer.name: answer for answer in self.answers}
+
+    @property
+    def values(self) -> dict[str, Value]:
+        """The chosen value of each field, in its declared JSON type."""
+        return {answer.name: answer.value for answer in self.answers}
+
+    def assemble(self) -> str:
+        """The chosen values as one JSON object."""
+        return json.dumps(self.values, ensure_ascii=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The published response shape, then what pcdc adds; a new dictionary at each call.
+
+        Infinite margins become None, so that the whole is strict JSON.
+        """
+        parsed = _parse_strictly(self.assemble())
+        return {
+            "mode": MODE,
+            "elapsed_ms": self.elapsed_ms,
+            "prefill_ms": self.prefill_ms,
+            "suffix_eval_ms": self.suffix_eval_ms,
+            "sequential_forward_passes": self.sequential_forward_passes,
+            "is_valid_json": parsed is not None,
+            "schema_match": parsed is not None and self._matches(parsed),
+            "parsed_json": {a.name: {"value": a.value, "prob": a.prob} for a in self.answers},
+            "field_telemetry": {a.name: a._telemetry() for a in self.answers},
+            "scoring": self.scoring,
+            "temperature": self.temperature,
+            "model": self.model,
+            "artifact_digest": self.artifact_digest,
+            "forward_passes": self.forward_passes,
+            "head_cached": self.head_cached,
+            "nodes": self.nodes,
+            "context_tokens": self.context_tokens,
+            "warnings": list(self.warnings),
+        }
+
+    def to_json(self, indent: int | None = None) -> str:
+        """`to_dict` as strict JSON with the text's own characters."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False, indent=indent)
+
+    def _matches(self, parsed: list[tuple[str, Any]]) -> bool:
+        if [name for name, _ in parsed] != [a.name for a in self.answers] or len(dict(parsed)) != len(parsed):
+            return False
+        return all(
+            any(type(value) is type(declared) and value == declared for declared, _ in answer.distribution)
+            for (_, value), answer in zip(parsed, self.answers, strict=True)
+        )
+
+
+def _parse_strictly(text: str) -> list[tuple[str, Any]] | None:
+    """The pairs of one JSON object, or None where the text is not strict JSON in valid Unicode."""
+    try:
+        text.encode()
+        pairs = json.loads(text, object_pairs_hook=list, parse_constant=_refuse_constant)
+    except ValueError:
+        return None
+    return pairs if isinstance(pairs, list) else None
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")

@@ -1,0 +1,213 @@
+"""From one tree pass to scores: MLX reads the picks of a plan, NumPy in float64 does the rest.
+
+Never more than CHUNK_BYTES of logits are alive at once, whatever the number of nodes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from .artifact import CompiledField, Value
+from .errors import ScoreError, TemperatureError
+from .plan import Plan, Sums
+from .result import FieldResult
+
+if TYPE_CHECKING:
+    from .model import KVSequence
+
+Floats: TypeAlias = NDArray[np.float64]
+
+CHUNK_BYTES = 64 * 1024 * 1024
+BLOCK = 512
+
+DRIFT_BAND = {"float32": 1e-3, "float16": 0.03, "bfloat16": 0.25}
+"""Nats by which two whole-choice scores can move between equivalent ways to run the same model.
+
+Two steps of the type's spacing at a logit of 16, except float32: ten times what was measured between a
+tree pass and a pass per field.
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class Reads:
+    """What a pass read: `pick` raw logits (END picks: their log-sum-exp), `vocabulary` per row or None."""
+
+    pick: Floats
+    vocabulary: Floats | None
+
+
+@dataclass(frozen=True, eq=False)
+class FieldScores:
+    """One field's log scores, one per choice in declaration order, and its legal mass or None."""
+
+    log_score: Floats
+    legal_mass: float | None
+
+
+def drift_band(dtype: str) -> float:
+    """Below which margin, in nats, a winner is a near tie; an unknown type gets the widest band."""
+    return DRIFT_BAND.get(dtype.rpartition(".")[2], max(DRIFT_BAND.values()))
+
+
+def check_temperature(temperature: object) -> float:
+    """The temperature as a float. Raises TemperatureError unless it is a finite number above zero."""
+    try:
+        if isinstance(temperature, int | float) and not isinstance(temperature, bool):
+            number = float(temperature)
+            if math.isfinite(number) and number > 0:
+                return number
+    except OverflowError:
+        pass
+    raise TemperatureError(
+        "temperature",
+        f"is {temperature!r:.40}",
+        "it must be a finite number above 0",
+        "leave it out for 1.0; it changes probabilities, never the answer",
+    )
+
+
+def read(sequence: KVSequence, hidden: Any, plan: Plan) -> Reads:
+    """Take a plan's picks from the hidden rows of its nodes; call on the model's owner thread."""
+    width = _logits_rows(sequence, hidden, plan, 0, 1).shape[1] if len(plan.row) else 1
+    step = max(1, CHUNK_BYTES // (4 * width))
+    pick = np.empty(len(plan.pick_row))
+    vocabulary = np.empty(len(plan.row)) if plan.reads_vocabulary else None
+    edges = len(plan.edge_token)
+    for start in range(0, len(plan.row), step):
+        stop = min(start + step, len(plan.row))
+        logits = _logits_rows(sequence, hidden, plan, start, stop)
+        parts: list[tuple[Floats, slice, mx.array]] = []
+        if vocabulary is not None:
+            parts.append((vocabulary, slice(start, stop), _logsumexp(logits)))
+        here = _within(plan, 0, edges, start, stop)
+        rows = mx.array(plan.pick_row[here] - start)
+        parts.append((pick, here, logits[rows, mx.array(plan.edge_token[here])]))
+        for end in plan.ends:
+            here = _within(plan, end.first, end.last, start, stop)
+            if here.start < here.stop:
+                rows = mx.array(plan.pick_row[here] - start)
+                members = logits[rows[:, None], mx.array(end.ids)[None, :]]
+                parts.append((pick, here, mx.logsumexp(members, axis=-1)))
+        mx.eval([part for _, _, part in parts])
+        for target, where, part in parts:
+            target[where] = np.array(part)
+    return Reads(pick, vocabulary)
+
+
+def _logits_rows(sequence: KVSequence, hidden: Any, plan: Plan, start: int, stop: int) -> mx.array:
+    return sequence.logits(hidden, plan.row[start:stop].tolist())
+
+
+def _within(plan: Plan, first: int, last: int, start: int, stop: int) -> slice:
+    """The picks of a run sorted by row that lie in rows `start` up to `stop`."""
+    low, high = np.searchsorted(plan.pick_row[first:last], (start, stop))
+    return slice(first + int(low), first + int(high))
+
+
+def _logsumexp(logits: mx.array) -> mx.array:
+    """Log-sum-exp of each row, by blocks: one float32 sum over 150,000 entries is off by 1e-4 nats."""
+    rows, width = logits.shape
+    whole = width // BLOCK * BLOCK
+    parts = [mx.logsumexp(logits[:, :whole].reshape(rows, -1, BLOCK), axis=-1)] if whole else []
+    if whole < width:
+        parts.append(mx.logsumexp(logits[:, whole:], axis=-1, keepdims=True))
+    return mx.logsumexp(mx.concatenate(parts, axis=1), axis=-1)
+
+
+def weigh(plan: Plan, reads: Reads, fields: Sequence[CompiledField]) -> list[FieldScores]:
+    """Whole-choice log scores of a plan's fields, in plan order.
+
+    Raises ScoreError naming the field where a score is NaN or +inf, or every choice has probability zero.
+    """
+    joint = None
+    if reads.vocabulary is not None:
+        usable = np.where(np.isfinite(reads.vocabulary), reads.vocabulary, np.nan)
+        joint = reads.pick - usable[plan.pick_row]
+    scored = _among_options(plan, reads.pick) if plan.rule == "trie" else joint
+    assert scored is not None
+    score = _choice_scores(plan.score, scored)
+    mass = None if plan.mass is None or joint is None else _choice_scores(plan.mass, joint)
+    results = []
+    for position, index in enumerate(plan.fields):
+        where = slice(plan.field_offset[position], plan.field_offset[position + 1])
+        name = fields[index].name
+        _check_scores(name, score[where])
+        if mass is not None:
+            _check_scores(name, mass[where])
+        total = None if mass is None else min(1.0, float(np.exp(mass[where]).sum()))
+        results.append(FieldScores(score[where], total))
+    return results
+
+
+def _among_options(plan: Plan, pick: Floats) -> Floats:
+    """Log-softmax of each pick among the options of its node; a node without a possible option gives -inf."""
+    chosen = np.flatnonzero(plan.group >= 0)
+    chosen = chosen[np.argsort(plan.group[chosen], kind="stable")]
+    groups, starts = np.unique(plan.group[chosen], return_index=True)
+    totals = _segment_logsumexp(pick[chosen], np.append(starts, len(chosen)))
+    total = totals[np.searchsorted(groups, plan.group[chosen])]
+    values = np.full(len(pick), -np.inf)
+    with np.errstate(invalid="ignore"):
+        values[chosen] = np.where(total == -np.inf, -np.inf, pick[chosen] - total)
+    return values
+
+
+def _choice_scores(sums: Sums, value: Floats) -> Floats:
+    forms = int(sums.choice_offset[-1])
+    with np.errstate(invalid="ignore"):
+        form = np.bincount(sums.form, weights=value[sums.pick], minlength=forms)
+    return _segment_logsumexp(form.astype(np.float64), sums.choice_offset)
+
+
+def _segment_logsumexp(value: Floats, offset: NDArray[np.integer[Any]]) -> Floats:
+    """Log-sum-exp of each run `value[offset[i]:offset[i + 1]]`; no run is empty. NaN and +inf stay."""
+    top = np.maximum.reduceat(value, offset[:-1])
+    level = np.where(np.isfinite(top), top, 0.0)
+    with np.errstate(divide="ignore", over="ignore"):
+        total: Floats = np.add.reduceat(np.exp(value - np.repeat(level, np.diff(offset))), offset[:-1])
+        return np.log(total) + level
+
+
+def _check_scores(field: str, score: Floats) -> None:
+    if np.isnan(score).any() or (score == np.inf).any():
+        fact, limit = "got NaN or infinite logits from the model", "scores must be finite numbers"
+    elif (score == -np.inf).all():
+        fact, limit = "has no choice with a probability above zero", "one choice at least must be possible"
+    else:
+        return
+    raise ScoreError(f"field {field}", fact, limit, "check the model's files, or run it in float32")
+
+
+def decide(
+    field: CompiledField, scores: FieldScores, temperature: float, *, upper_bound: bool, band: float
+) -> FieldResult:
+    """The answer to one field: the highest raw score, the first declared among equals.
+
+    `temperature` divides whole-choice log scores once; it shapes `prob`, never the winner or the margin.
+    """
+    raw = scores.log_score
+    order = sorted(range(len(raw)), key=lambda choice: -raw[choice])
+    with np.errstate(over="ignore"):
+        weight = np.exp((raw - raw[order[0]]) / temperature)
+    prob = weight / weight.sum()
+    margin = float(raw[order[0]] - raw[order[1]])
+    values: list[Value] = [candidate.value for candidate in field.candidates]
+    return FieldResult(
+        name=field.name,
+        value=values[order[0]],
+        prob=float(prob[order[0]]),
+        legal_mass=scores.legal_mass,
+        legal_mass_is_upper_bound=upper_bound and scores.legal_mass is not None,
+        margin=margin,
+        tie=margin == 0,
+        near_tie=margin < band,
+        distribution=tuple((values[choice], float(prob[choice])) for choice in order),
+        log_scores=tuple(raw.tolist()),
+    )
