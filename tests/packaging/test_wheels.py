@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+import pcdc
 from pcdc.distribution import double_installation
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -142,7 +143,7 @@ def test_the_lean_wheel_asks_for_no_compiler_dependency(wheels):
 
 def test_the_two_projects_agree_on_version_and_shared_dependencies():
     full, lean = project(ROOT), project(RUNTIME)
-    assert full["version"] == lean["version"]
+    assert full["version"] == lean["version"] == pcdc.__version__
     assert set(lean["dependencies"]) <= set(full["dependencies"])
 
 
