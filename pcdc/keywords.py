@@ -1,0 +1,88 @@
+"""Which keywords a definition may use, and what to say about the others."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+from .source import Array, Node, Object, Report, Scalar
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+CHOICE_SOURCES = ("choices", "enum", "const", "oneOf", "anyOf")
+FIELD_KEYWORDS = frozenset((*CHOICE_SOURCES, "type", "description", "allOf", "$ref"))
+TOP_KEYWORDS = frozenset(
+    ("type", "properties", "required", "additionalProperties", "$defs", "definitions", "$ref", "x-pcdc")
+)
+CHOICE_KEYWORDS = frozenset(("value", "description"))
+NESTING = _words(
+    "properties patternProperties propertyNames minProperties maxProperties items "
+    "prefixItems additionalItems contains minContains maxContains minItems maxItems "
+    "uniqueItems unevaluatedItems unevaluatedProperties additionalProperties required"
+)
+_ANNOTATIONS = _words(
+    "title description default examples example deprecated readOnly writeOnly "
+    "$comment $id $schema $anchor $defs definitions"
+)
+_DEPENDENT = _words("if then else dependentRequired dependentSchemas dependencies")
+_CONSTRAINTS = NESTING | _words(
+    "type enum const oneOf anyOf allOf $ref not pattern format minLength "
+    "maxLength minimum maximum exclusiveMinimum exclusiveMaximum multipleOf "
+    "divisibleBy disallow extends nullable discriminator contentEncoding "
+    "contentMediaType contentSchema $dynamicRef $dynamicAnchor $recursiveRef "
+    "$recursiveAnchor $vocabulary"
+)
+_ADVICE = {
+    "nullable": 'write `"anyOf": [..., {"type": "null"}]`; null becomes the choice "not stated"',
+    "required": "every field is always answered; leave `required` out of a field",
+    "not": "list the choices that remain",
+}
+TWO_CALLS = "use two calls: answer the first field, then put its value into the context of the second"
+
+
+def looks_like_field(node: Node | None) -> bool:
+    """Whether an object reads as one field, not as a map of fields."""
+    if not isinstance(node, Object):
+        return False
+    if isinstance(node.get("type"), Scalar | Array):
+        return True
+    if any(isinstance(node.get(key), Scalar) for key in ("const", "$ref")):
+        return True
+    return any(isinstance(node.get(key), Array) for key in ("choices", "enum", "oneOf", "anyOf", "allOf"))
+
+
+def suggestion(word: str, known: frozenset[str]) -> str:
+    """`did you mean ...`, or nothing where no known word is near."""
+    close = get_close_matches(word.lower(), sorted(known, key=str.lower), n=1, cutoff=0.8)
+    by_case = [k for k in sorted(known) if k.lower() == word.lower()]
+    best = by_case or close
+    return f"did you mean `{best[0]}`?" if best else ""
+
+
+def check_keywords(subject: str, node: Object, pointer: str, allowed: frozenset[str], report: Report) -> None:
+    """Report every keyword outside `allowed`: misspelt, meaning-changing, or unknown and ignored."""
+    for key, member in node.members.items():
+        if key in allowed or key in _ANNOTATIONS:
+            continue
+        place = f"`{key}` at {pointer}/{escape_pointer(key)}"
+        if key in _DEPENDENT:
+            limit = "fields are answered independently"
+            report.add("PCDC209", member.at, subject, f"uses {place}", limit, TWO_CALLS)
+        elif key in _CONSTRAINTS:
+            limit = "it would change which answers are allowed"
+            help = _ADVICE.get(key, f"leave `{key}` out and list exactly the choices that are allowed")
+            report.add("PCDC206", member.at, subject, f"uses {place}", limit, help)
+        elif key.startswith("x-"):
+            if "x-pcdc" in allowed and (hint := suggestion(key, frozenset(("x-pcdc",)))):
+                report.add("PCDC205", member.at, subject, f"has the unknown keyword {place}", "", hint)
+        elif hint := suggestion(key, allowed):
+            report.add("PCDC205", member.at, subject, f"has the unknown keyword {place}", "", hint)
+        else:
+            report.add("PCDC253", member.at, subject, f"has the unknown keyword {place}", "it is ignored")
+
+
+def escape_pointer(key: str) -> str:
+    """One token of a JSON pointer (RFC 6901)."""
+    return key.replace("~", "~0").replace("/", "~1")

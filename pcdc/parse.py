@@ -1,0 +1,351 @@
+"""A definition, from a file or from Python, to a checked schema or to everything that is wrong with it.
+
+Two spellings mean one thing: a JSON Schema object whose properties are fields, and a plain map from
+names to fields. `dialect.json` describes both.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+from jsonschema.exceptions import ValidationError  # type: ignore[import-untyped]
+from pcdc_runtime.rules import MAX_CHOICES, MIN_CHOICES
+
+from .diagnostics import Diagnostic, has_errors, quoted, sort_diagnostics
+from .expand import Expanded, Expansion, kind_of
+from .keywords import TOP_KEYWORDS, check_keywords, escape_pointer, looks_like_field, suggestion
+from .labels import check_choices, check_name
+from .reader import read_json
+from .schema import NULL_LABEL, Field, Schema
+from .source import (
+    NOWHERE,
+    Array,
+    Member,
+    Node,
+    Object,
+    Report,
+    Scalar,
+    SchemaSource,
+    from_python,
+    read_source,
+)
+
+MAX_FIELDS = 1000
+SETTINGS = "x-pcdc"
+NOT_FIELDS = frozenset(("$schema", "$id", "$comment", "$defs", SETTINGS, "x-catalog"))
+
+Found = tuple[Schema | None, list[Diagnostic]]
+
+
+def parse_file(path: Path, name: str | None = None) -> Found:
+    """The schema of a definition file; its name is the file's stem unless one is given."""
+    source, diagnostics = read_source(path)
+    if source is None:
+        return None, diagnostics
+    report = Report(source)
+    return _parse(read_json(report), report, path.stem if name is None else name)
+
+
+def parse_mapping(declared: object, name: str = "schema") -> Found:
+    """The schema of a mapping in either spelling, or of a class that has `model_json_schema()`."""
+    report = Report(SchemaSource("", ""))
+    describe = getattr(declared, "model_json_schema", None)
+    if callable(describe):
+        try:
+            declared = describe()
+        except Exception as error:
+            # Whatever a model class raises here is about the caller's model.
+            report.add("PCDC108", NOWHERE, "model", f"has no JSON Schema ({error})")
+            return None, report.diagnostics
+    return _parse(from_python(declared, report), report, name)
+
+
+def parse_fields(declared: Iterable[tuple[object, object]], name: str = "schema") -> Found:
+    """The schema of fields in the short spelling, given as pairs so that a repeated name shows."""
+    report = Report(SchemaSource("", ""))
+    members, positions = dict[str, Member](), dict[str, int]()
+    for position, (key, value) in enumerate(declared, 1):
+        node = from_python({key: value}, report)
+        for field, member in node.members.items() if isinstance(node, Object) else ():
+            first = positions.setdefault(field, position)
+            if first != position:
+                fact = f"is declared at position {first} and again at {position}"
+                report.add(
+                    "PCDC106", NOWHERE, f"field {quoted(field)}", fact, "a name stands once in a schema"
+                )
+            members.setdefault(field, member)
+    expansion = Expansion(Object(NOWHERE, members), report, _Shapes(report).is_field)
+    return _checked(_fields(members, "", expansion, report), {}, report, name)
+
+
+def _parse(root: Node | None, report: Report, name: str) -> Found:
+    if root is None:
+        return None, sort_diagnostics(report.diagnostics)
+    if not isinstance(root, Object):
+        limit, help = "a definition is an object", 'start with {"field name": {"type": "boolean"}}'
+        report.add("PCDC202", root.at, "definition", f"is {kind_of(root)}", limit, help)
+        return None, sort_diagnostics(report.diagnostics)
+    shapes = _Shapes(report)
+    expansion = Expansion(root, report, shapes.is_field)
+    if "x-catalog" in root.members:
+        expansion.refuse_catalog("definition", root.members["x-catalog"].at)
+    settings = shapes.settings(root)
+    if _is_json_schema(root):
+        declared = _properties(root, expansion, shapes, report)
+    else:
+        declared = _shorthand(root, report), ""
+    fields = _fields(*declared, expansion, report) if declared else ()
+    return _checked(fields, settings, report, name)
+
+
+def _checked(fields: tuple[Field, ...], settings: dict[str, Any], report: Report, name: str) -> Found:
+    diagnostics = sort_diagnostics(_unrepeated(report.diagnostics))
+    if has_errors(diagnostics):
+        return None, diagnostics
+    instructions, scoring = settings.get("instructions", ""), settings.get("scoring", "joint")
+    temperature = float(settings.get("temperature", 1.0))
+    return Schema(name, fields, instructions, scoring, temperature), diagnostics
+
+
+def _unrepeated(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Without repeats: a mistake in a shared definition is told once, for the first field that uses it."""
+    kept = dict[object, Diagnostic]()
+    for d in diagnostics:
+        kept.setdefault((d.code, d.location, "" if d.location else d.subject, d.fact), d)
+    return list(kept.values())
+
+
+def _is_json_schema(root: Object) -> bool:
+    properties = root.get("properties")
+    if isinstance(root.get("type"), Scalar | Array) or isinstance(root.get("$ref"), Scalar):
+        return True
+    return properties is not None and not looks_like_field(properties)
+
+
+def _shorthand(root: Object, report: Report) -> dict[str, Member]:
+    fields = dict[str, Member]()
+    for key, member in root.members.items():
+        if key in NOT_FIELDS:
+            continue
+        if key.startswith(("x-", "$")) and not looks_like_field(member.value):
+            hint = suggestion(key, NOT_FIELDS)
+            code, limit = ("PCDC205", "") if hint else ("PCDC253", "it is ignored")
+            fact = f"has the unknown keyword {quoted(key)}"
+            report.add(code, member.at, "definition", fact, limit, hint)
+            continue
+        fields[key] = member
+    return fields
+
+
+def _properties(
+    root: Object, expansion: Expansion, shapes: _Shapes, report: Report
+) -> tuple[dict[str, Member], str] | None:
+    """The members of `properties` and their pointer; a recursive model has a `$ref` at the top."""
+    node, pointer, trail = root, "", tuple[str, ...]()
+    while True:
+        if not shapes.is_top(node):
+            return None
+        check_keywords("definition", node, pointer, TOP_KEYWORDS, report)
+        reference = node.get("$ref")
+        if not isinstance(reference, Scalar):
+            break
+        found = expansion.resolve("definition", reference, trail)
+        if found is None:
+            return None
+        target, pointer = found
+        if not isinstance(target, Object):
+            report.add(
+                "PCDC201", reference.at, "definition", f"refers to {kind_of(target)}", "a schema is an object"
+            )
+            return None
+        node, trail = target, (*trail, pointer)
+    properties = node.get("properties")
+    members = properties.members if isinstance(properties, Object) else {}
+    _check_required(node.get("required"), members, report)
+    return members, f"{pointer}/properties"
+
+
+def _check_required(required: Node | None, members: dict[str, Member], report: Report) -> None:
+    for item in required.items if isinstance(required, Array) else ():
+        name = item.value if isinstance(item, Scalar) else None
+        if isinstance(name, str) and name not in members:
+            hint = suggestion(name, frozenset(members)) or "declare it under `properties`"
+            report.add("PCDC227", item.at, "`required`", f"names {quoted(name)}, which is no field", "", hint)
+
+
+def _fields(
+    members: dict[str, Member], prefix: str, expansion: Expansion, report: Report
+) -> tuple[Field, ...]:
+    if not members:
+        help = 'declare one: {"field name": {"type": "boolean", "description": "..."}}'
+        report.add(
+            "PCDC202", 0 if report.source.text else NOWHERE, "definition", "has no fields", "at least 1", help
+        )
+    if len(members) > MAX_FIELDS:
+        at = list(members.values())[MAX_FIELDS].at
+        help = "split the definition; fields are answered independently"
+        report.add("PCDC203", at, "definition", f"has {len(members)} fields", f"at most {MAX_FIELDS}", help)
+        return ()
+    fields = []
+    for name, member in members.items():
+        check_name(name, member.at, report)
+        subject = f"field {quoted(name)}"
+        pointer = f"{prefix}/{escape_pointer(name)}"
+        found = expansion.expand(subject, member.value, pointer, member.at)
+        if found is not None and _has_count(subject, found, member.at, report):
+            check_choices(name, found.choices, report)
+            fields.append(_field(name, found, member.at, report))
+    return tuple(fields)
+
+
+def _has_count(subject: str, found: Expanded, at: int, report: Report) -> bool:
+    if found.total > MAX_CHOICES:
+        help = "bucket the choices, or split the decision over two fields or calls"
+        report.add("PCDC213", at, subject, f"has {found.total} choices", f"at most {MAX_CHOICES}", help)
+        return False
+    if found.total < MIN_CHOICES:
+        many = "1 choice" if found.total else "no choices"
+        if [type(d.choice.value) for d in found.choices] == [bool]:
+            help = "a boolean has the answers true and false: leave the list out"
+        else:
+            help = f'add the other answers, or an explicit "none of the above" or "{NULL_LABEL}"'
+        report.add("PCDC212", at, subject, f"has {many}", f"at least {MIN_CHOICES}", help)
+        return False
+    return True
+
+
+def _field(name: str, found: Expanded, at: int, report: Report) -> Field:
+    if not found.description.strip():
+        limit = "the description is the question the model reads"
+        help = "add a `description` that asks the question plainly"
+        report.add("PCDC251", at, f"field {quoted(name)}", "has no description", limit, help)
+    choices = tuple(d.choice for d in found.choices)
+    kinds = {type(choice.value) for choice in choices if choice.value is not None}
+    return Field(
+        name, "boolean" if kinds == {bool} else "enum", found.description, choices, report.source.locate(at)
+    )
+
+
+class _Shapes:
+    """Kinds of keyword values, by the dialect; an object is checked once however often it is referred to."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._seen = dict[int, bool]()
+
+    def is_field(self, subject: str, node: Object) -> bool:
+        """Whether a field's keywords have values of the right kind; reports those that have not."""
+        if id(node) not in self._seen:
+            self._seen[id(node)] = self._check(subject, node, "fieldShape", _outline(node, "type"))
+        return self._seen[id(node)]
+
+    def is_top(self, node: Object) -> bool:
+        """The same for the keywords of a JSON Schema definition."""
+        return self._check("definition", node, "topShape", _outline(node, "required"))
+
+    def settings(self, root: Object) -> dict[str, Any]:
+        """The values of `x-pcdc`; none where it is absent or has mistakes."""
+        member = root.members.get(SETTINGS)
+        if member is None:
+            return {}
+        if not isinstance(member.value, Object):
+            fact = f"is {kind_of(member.value)}"
+            self._report.add("PCDC201", member.at, f"`{SETTINGS}`", fact, "it is an object")
+            return {}
+        value: dict[str, Any] = {key: _plain(m.value) for key, m in member.value.members.items()}
+        return value if self._check(f"`{SETTINGS}`", member.value, "settings", value) else {}
+
+    def _check(self, subject: str, node: Object, part: str, value: object) -> bool:
+        errors = list(_validator(part).iter_errors(value))
+        for error in errors:
+            if error.validator == "additionalProperties":
+                self._tell_unknown(subject, node, error)
+            else:
+                self._tell(subject, node, error)
+        return not errors
+
+    def _tell(self, subject: str, node: Object, error: ValidationError) -> None:
+        key, *inner = error.absolute_path
+        wrong = node.members[str(key)].value
+        for index in inner:
+            assert isinstance(wrong, Array)
+            wrong = wrong.items[int(index)]
+        fact = f"has an item of `{key}` that is" if inner else f"has a `{key}` that is"
+        rule = str(error.validator)
+        limit = _LIMITS[rule](error.validator_value)
+        self._report.add(
+            "PCDC201", wrong.at, subject, f"{fact} {_told(wrong, rule)}", limit, _HELP.get(rule, "")
+        )
+
+    def _tell_unknown(self, subject: str, node: Object, error: ValidationError) -> None:
+        known = frozenset(error.schema["properties"])
+        for key, member in node.members.items():
+            if key not in known:
+                hint = suggestion(key, known) or f"the keywords are {', '.join(sorted(known))}"
+                self._report.add(
+                    "PCDC205", member.at, subject, f"has the unknown keyword {quoted(key)}", "", hint
+                )
+
+
+@cache
+def _validator(part: str) -> Draft202012Validator:
+    dialect = json.loads(files(__package__).joinpath("dialect.json").read_bytes())
+    return Draft202012Validator(dialect["$defs"][part])
+
+
+_KINDS = {
+    "array": "an array",
+    "boolean": "true or false",
+    "number": "a number",
+    "object": "an object",
+    "string": "text",
+}
+_LIMITS: dict[str, Callable[[Any], str]] = {
+    "const": lambda value: f"it is {json.dumps(value)}",
+    "enum": lambda values: f"one of {', '.join(map(json.dumps, values))}",
+    "exclusiveMinimum": lambda value: f"above {value}",
+    "maximum": lambda _: "it is finite",
+    "maxItems": lambda _: "it holds exactly one schema",
+    "minItems": lambda _: "it holds exactly one schema",
+    "pattern": lambda _: "references stay inside the file, as in `#/$defs/name`",
+    "type": lambda kinds: (
+        f"it is {' or '.join(_KINDS[k] for k in ([kinds] if isinstance(kinds, str) else kinds))}"
+    ),
+}
+_HELP = {
+    "const": 'put the field under a name: {"type": "object", "properties": {"name": {...}}}',
+    "maxItems": "merge the schemas into one, or use `anyOf` for a union",
+    "pattern": "copy the definition under `$defs`",
+}
+
+
+def _told(node: Node, rule: str) -> str:
+    """A wrong value in words: its kind where the kind is wrong, else the value itself."""
+    if isinstance(node, Array) and rule in ("minItems", "maxItems"):
+        return f"an array of {len(node.items)}"
+    if not isinstance(node, Scalar) or rule == "type":
+        return kind_of(node)
+    return quoted(node.value) if isinstance(node.value, str) else node.spelling or kind_of(node)
+
+
+def _plain(node: Node) -> Any:
+    if isinstance(node, Object):
+        return {key: _plain(member.value) for key, member in node.members.items()}
+    return [_plain(item) for item in node.items] if isinstance(node, Array) else node.value
+
+
+def _outline(node: Object, whole: str) -> dict[str, Any]:
+    """An object as plain data one level deep; only the member called `whole` keeps what is inside it."""
+
+    def outline(key: str, value: Node) -> Any:
+        if isinstance(value, Scalar) or key == whole:
+            return _plain(value)
+        return [None] * len(value.items) if isinstance(value, Array) else {}
+
+    return {key: outline(key, member.value) for key, member in node.members.items()}

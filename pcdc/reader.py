@@ -1,0 +1,244 @@
+"""A strict JSON reader that keeps the place of every key and value.
+
+It follows RFC 8259 and is stricter where two readings are possible: a repeated key, a lone surrogate, a
+number too large for its type and a deep nest are errors.
+"""
+
+from __future__ import annotations
+
+import re
+from math import isfinite
+from typing import NoReturn
+
+from .diagnostics import code_points, quoted
+from .source import MAX_DEPTH, MAX_DIGITS, Array, Member, Node, Object, Report, Scalar
+
+_BLANKS = re.compile(r"[ \t\n\r]*")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_NUMBER_LIKE = re.compile(r"[-+.0-9][-+.0-9eE_xXa-fA-F]*")
+_WORD = re.compile(r"-?[A-Za-z_$][A-Za-z0-9_$]*")
+_PLAIN = re.compile(r'[^"\\\x00-\x1f]*')
+_HEX = re.compile(r"[0-9a-fA-F]{4}")
+_ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
+_LOOKALIKE_WORDS = {"True": "true", "False": "false", "None": "null", "undefined": "null"}
+
+
+def read_json(report: Report) -> Node | None:
+    """The source's JSON value, or None after a syntax error. Repeated keys are reported, the first stands."""
+    try:
+        return _Reader(report).document()
+    except _Refused as refused:
+        report.add(refused.code, refused.at, "definition", refused.fact, refused.limit, refused.help)
+        return None
+
+
+class _Refused(Exception):
+    def __init__(self, code: str, at: int, fact: str, limit: str = "", help: str = "") -> None:
+        super().__init__(fact)
+        self.code, self.at, self.fact, self.limit, self.help = code, at, fact, limit, help
+
+
+class _Reader:
+    """One pass over the text; `at` is the offset of the next character."""
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+        self.text = report.source.text
+        self.at = 0
+
+    def document(self) -> Node:
+        self.blanks()
+        if self.at == len(self.text):
+            self.refuse("is empty", help='the smallest definition is {"field": {"type": "boolean"}}')
+        value = self.value(1)
+        self.blanks()
+        if self.at < len(self.text):
+            self.refuse(f"goes on with {self.next()} after its end", help="a definition is one JSON value")
+        return value
+
+    def refuse(self, fact: str, at: int | None = None, help: str = "") -> NoReturn:
+        raise _Refused("PCDC105", self.at if at is None else at, fact, "", help)
+
+    def next(self) -> str:
+        """The next character as it may stand in a message."""
+        return quoted(self.text[self.at]) if self.at < len(self.text) else "the end of the text"
+
+    def line(self, at: int) -> int:
+        place = self.report.source.locate(at)
+        return place.line if place else 0
+
+    def peek(self) -> str:
+        return self.text[self.at : self.at + 1]
+
+    def blanks(self) -> str:
+        """Skip blanks; gives the character after them."""
+        match = _BLANKS.match(self.text, self.at)
+        self.at = match.end() if match else self.at
+        return self.peek()
+
+    def value(self, depth: int) -> Node:
+        start, first = self.at, self.peek()
+        if first == '"':
+            return Scalar(start, self.string())
+        if first in ("{", "["):
+            if depth > MAX_DEPTH:
+                help = "schemas are flat: a definition needs no more than a dozen levels"
+                raise _Refused("PCDC107", start, "is nested too deep", f"at most {MAX_DEPTH} levels", help)
+            return self.object(depth) if first == "{" else self.array(depth)
+        word = _WORD.match(self.text, start)
+        if word:
+            return self.word(word.group(), word.end())
+        number = _NUMBER.match(self.text, start)
+        if number:
+            return self.number(number)
+        return self.unexpected("where a value belongs")
+
+    def word(self, word: str, end: int) -> Scalar:
+        if word not in _WORDS:
+            if word in _LOOKALIKE_WORDS:
+                help = f"write `{_LOOKALIKE_WORDS[word]}`"
+            elif word.lstrip("-") in ("NaN", "Infinity"):
+                help = "JSON has no such number"
+            else:
+                help = "write text in double quotes"
+            self.refuse(f"has the bare word {quoted(word)}", help=help)
+        start, self.at = self.at, end
+        return Scalar(start, _WORDS[word])
+
+    def number(self, match: re.Match[str]) -> Scalar:
+        start, self.at = self.at, match.end()
+        spelling = match.group()
+        like = _NUMBER_LIKE.match(self.text, start)
+        whole = like.group() if like else spelling
+        if len(whole) > len(spelling):
+            fact = (
+                "has a leading zero"
+                if spelling in ("0", "-0") and whole[len(spelling)].isdigit()
+                else "is not JSON"
+            )
+            self.refuse(
+                f"has the number {quoted(whole)}, which {fact}",
+                start,
+                "write codes as text, in double quotes",
+            )
+        if match.group(1) is None and match.group(2) is None:
+            if len(spelling) > MAX_DIGITS:
+                self.refuse(
+                    f"has a number of {len(spelling)} digits", start, "write it as text, in double quotes"
+                )
+            return Scalar(start, int(spelling), spelling)
+        value = float(spelling)
+        if not isfinite(value):
+            self.refuse(f"has the number {quoted(spelling)}, which is out of range", start)
+        return Scalar(start, value, spelling)
+
+    def array(self, depth: int) -> Array:
+        start, items = self.at, list[Node]()
+        self.at += 1
+        if self.blanks() != "]":
+            items.append(self.value(depth + 1))
+            while self.blanks() == ",":
+                self.comma("]")
+                items.append(self.value(depth + 1))
+        self.close("]", start)
+        return Array(start, tuple(items))
+
+    def object(self, depth: int) -> Object:
+        start, members = self.at, dict[str, Member]()
+        self.at += 1
+        if self.blanks() != "}":
+            self.member(members, depth)
+            while self.blanks() == ",":
+                self.comma("}")
+                self.member(members, depth)
+        self.close("}", start)
+        return Object(start, members)
+
+    def member(self, members: dict[str, Member], depth: int) -> None:
+        start = self.at
+        if self.peek() != '"':
+            self.unexpected("where a key in double quotes belongs")
+        key = self.string()
+        if self.blanks() != ":":
+            self.refuse(f"has {self.next()} where the colon after a key belongs")
+        self.at += 1
+        self.blanks()
+        value = self.value(depth + 1)
+        if key in members:
+            lines = self.line(members[key].at), self.line(start)
+            fact = f"is declared on line {lines[0]} and again on line {lines[1]}"
+            help = "remove or rename one of them; which of the two was meant cannot be told"
+            self.report.add(
+                "PCDC106", start, f"key {quoted(key)}", fact, "a key stands once in an object", help
+            )
+        else:
+            members[key] = Member(start, value)
+
+    def comma(self, closer: str) -> None:
+        comma, self.at = self.at, self.at + 1
+        if self.blanks() == closer:
+            self.refuse(f"has a comma before {quoted(closer)}", comma, "remove the trailing comma")
+
+    def close(self, closer: str, start: int) -> None:
+        if self.peek() == closer:
+            self.at += 1
+            return
+        help = f"a comma or {quoted(closer)} is missing; the bracket opened on line {self.line(start)}"
+        self.unexpected(f"where a comma or {quoted(closer)} belongs", help)
+
+    def unexpected(self, where: str, help: str = "") -> NoReturn:
+        first = self.peek()
+        if first in ("/", "#") and first:
+            help = "JSON has no comments; put the text into a `$comment` or `description`"
+        elif first == "'":
+            help = "JSON text stands in double quotes"
+        elif first in ("+", "."):
+            help = "JSON numbers start with a digit or a minus sign"
+        self.refuse(f"has {self.next()} {where}", help=help)
+
+    def string(self) -> str:
+        start, parts = self.at, list[str]()
+        self.at += 1
+        while True:
+            match = _PLAIN.match(self.text, self.at)
+            if match:
+                parts.append(match.group())
+                self.at = match.end()
+            stop = self.peek()
+            if stop == '"':
+                self.at += 1
+                return "".join(parts)
+            if stop == "\\":
+                parts.append(self.escape())
+            elif stop:
+                help = "write it as an escape (`\\n`, `\\t`), or close the quote on the same line"
+                self.refuse(f"has the raw control character {code_points(stop)} inside text", help=help)
+            else:
+                self.refuse("has text that is never closed", start, "add the closing double quote")
+
+    def escape(self) -> str:
+        start, letter = self.at, self.text[self.at + 1 : self.at + 2]
+        if letter != "u":
+            if letter not in _ESCAPES:
+                help = "write a backslash as `\\\\`"
+                self.refuse(f"has the unknown escape {quoted(chr(92) + letter)}", help=help)
+            self.at += 2
+            return _ESCAPES[letter]
+        unit = self.unit()
+        if 0xD800 <= unit < 0xDC00 and self.text.startswith("\\u", self.at):
+            low = self.unit()
+            if 0xDC00 <= low < 0xE000:
+                return chr(0x10000 + (unit - 0xD800) * 0x400 + low - 0xDC00)
+        if 0xD800 <= unit < 0xE000:
+            self.refuse(
+                f"has the lone surrogate U+{unit:04X}", start, "write the character itself, or both halves"
+            )
+        return chr(unit)
+
+    def unit(self) -> int:
+        match = _HEX.match(self.text, self.at + 2)
+        if not match:
+            self.refuse("has a `\\u` escape without four hexadecimal digits")
+        self.at = match.end()
+        return int(match.group(), 16)

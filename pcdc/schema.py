@@ -1,0 +1,163 @@
+"""The schema as a value, and the two public classes that declare one from Python."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+
+from pcdc_runtime.artifact import Artifact, CompiledField, FieldType, Value
+from pcdc_runtime.errors import PcdcError
+
+from .diagnostics import Diagnostic, Location, SchemaError, has_errors, quoted
+
+NULL_LABEL = "not stated"
+
+
+def label_of(value: Value) -> str:
+    """The text that stands for a value in the prompt."""
+    if value is None:
+        return NULL_LABEL
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One allowed answer: the value a result returns and the text that stands for it."""
+
+    value: Value
+    label: str
+    description: str = ""
+    location: Location | None = field(default=None, compare=False)
+
+    @property
+    def literals(self) -> tuple[str, ...]:
+        """The JSON literals that spell this answer, the usual one first."""
+        quoted_label = json.dumps(self.label, ensure_ascii=False)
+        if self.value is None:
+            return quoted_label, "null"
+        if isinstance(self.value, bool):
+            return self.label, quoted_label
+        return (quoted_label,) if isinstance(self.value, str) else (self.label,)
+
+
+@dataclass(frozen=True)
+class Field:
+    """One closed question; choices stand in declaration order."""
+
+    name: str
+    type: FieldType
+    description: str
+    choices: tuple[Choice, ...]
+    location: Location | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class Schema:
+    """A checked definition. Every field is answered in every result."""
+
+    name: str
+    fields: tuple[Field, ...]
+    instructions: str
+    scoring: str = "joint"
+    temperature: float = 1.0
+
+
+class NotCompiledError(PcdcError):
+    """A field was asked for its tokens before its schema was compiled."""
+
+    code = "PCDC229"
+    title = "field not compiled yet"
+
+
+@dataclass(eq=False)
+class FieldDefinition:
+    """One field declared from Python, for choices that are known at run time only.
+
+    `field_type` is "enum" or "boolean"; a choice is a value or `{"value": ..., "description": ...}`.
+    Choices that are no list are read once, in their order. Checked when a StructuredSchema takes it.
+    """
+
+    name: str
+    field_type: str
+    description: str = ""
+    choices: Iterable[object] = ()
+    _compiled: CompiledField | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.choices, str | bytes | Mapping | Set):
+            self.choices = tuple(self.choices)
+
+    def has_multi_token_candidates(self) -> bool:
+        """Whether some choice takes more than one token. Raises NotCompiledError before compilation."""
+        return not all(c.is_single_token for c in self._tokens().candidates)
+
+    def candidate_token_ids(self) -> tuple[tuple[int, ...], ...]:
+        """Token ids of each choice below the field's suffix, in declaration order.
+
+        Raises NotCompiledError before compilation. After several, the last one counts.
+        """
+        return tuple(c.ids for c in self._tokens().candidates)
+
+    def _tokens(self) -> CompiledField:
+        if self._compiled is None:
+            raise NotCompiledError(
+                f"field {quoted(self.name)}",
+                "has no tokens yet",
+                "candidates are tokens of one model",
+                "compile its schema for a model first",
+            )
+        return self._compiled
+
+    def _declaration(self) -> dict[str, object]:
+        declared = {"type": self.field_type, "description": self.description, "choices": self.choices}
+        return {key: value for key, value in declared.items() if value not in ((), "")}
+
+
+class StructuredSchema:
+    """A schema declared from Python; `schema` is its checked value.
+
+    Takes a mapping in either spelling of a definition file, a Pydantic model class, or FieldDefinitions.
+    Raises SchemaError with every mistake; `diagnostics` keeps the warnings of an accepted one.
+    """
+
+    schema: Schema
+    fields: tuple[FieldDefinition, ...]
+    diagnostics: tuple[Diagnostic, ...]
+
+    def __init__(self, declared: object, *, name: str = "schema") -> None:
+        # parse builds the values above, so it can be imported only once they exist.
+        from .parse import parse_fields, parse_mapping
+
+        given = _definitions(declared)
+        if given is None:
+            schema, diagnostics = parse_mapping(declared, name=name)
+        else:
+            pairs = [(d.name, d._declaration()) for d in given]
+            schema, diagnostics = parse_fields(pairs, name=name)
+        if schema is None or has_errors(diagnostics):
+            raise SchemaError(diagnostics)
+        self.schema = schema
+        self.fields = given if given is not None else tuple(_definition(f) for f in schema.fields)
+        self.diagnostics = tuple(diagnostics)
+
+    def bind(self, artifact: Artifact) -> None:
+        """Give every field definition the tokens it has in an artifact compiled from this schema."""
+        for definition in self.fields:
+            definition._compiled = artifact.field(definition.name)
+
+
+def _definitions(declared: object) -> tuple[FieldDefinition, ...] | None:
+    if isinstance(declared, Mapping | str | bytes | type) or not isinstance(declared, Iterable):
+        return None
+    items: Sequence[object] = tuple(declared)
+    definitions = tuple(item for item in items if isinstance(item, FieldDefinition))
+    return definitions if len(definitions) == len(items) else None
+
+
+def _definition(checked: Field) -> FieldDefinition:
+    choices = [
+        {"value": c.value, "description": c.description} if c.description else c.value
+        for c in checked.choices
+    ]
+    return FieldDefinition(checked.name, checked.type, checked.description, choices)

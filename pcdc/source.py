@@ -1,0 +1,225 @@
+"""Definitions before they mean anything: JSON values with their places, from bytes or from Python."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from math import isfinite
+from numbers import Integral
+from pathlib import Path
+from typing import TypeAlias
+
+from .diagnostics import RULES, Diagnostic, Location, quoted, visible
+
+MAX_FILE_BYTES = 8 * 1024 * 1024
+MAX_DEPTH = 64
+MAX_DIGITS = 1000
+NOWHERE = -1
+
+_EXCERPT = 96
+_LINE_BREAK = re.compile(r"\r\n|\n|\r")
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """Text, a number, a boolean or null; `spelling` is a number's source text."""
+
+    at: int
+    value: str | int | float | bool | None
+    spelling: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """A JSON array."""
+
+    at: int
+    items: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A value of an object with the place of its key."""
+
+    at: int
+    value: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Object:
+    """A JSON object; of a repeated key the first stands here."""
+
+    at: int
+    members: dict[str, Member]
+
+    def get(self, key: str) -> Node | None:
+        """The value of a key, or None where there is no such key."""
+        member = self.members.get(key)
+        return member.value if member else None
+
+
+Node: TypeAlias = Scalar | Array | Object
+
+
+@dataclass(frozen=True)
+class SchemaSource:
+    """A definition's text. Offsets (`at`) count characters of `text`; NOWHERE has no location."""
+
+    path: str
+    text: str
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [0, *(m.end() for m in _LINE_BREAK.finditer(self.text))]
+
+    def locate(self, at: int) -> Location | None:
+        """Line and column of an offset."""
+        if at == NOWHERE:
+            return None
+        line = bisect_right(self._starts, at)
+        return Location(self.path, line, at - self._starts[line - 1] + 1)
+
+    def excerpt(self, at: int) -> str:
+        """The line of an offset with a caret below it, cut to what surrounds the offset."""
+        if at == NOWHERE or not self.text:
+            return ""
+        number = bisect_right(self._starts, at)
+        start = self._starts[number - 1]
+        end = self._starts[number] if number < len(self._starts) else len(self.text)
+        line = self.text[start:end].rstrip("\r\n")
+        column = at - start
+        first = max(0, min(column - _EXCERPT // 2, len(line) - _EXCERPT))
+        before = ("…" if first else "") + visible(line[first:column])
+        after = visible(line[column : first + _EXCERPT]) + ("…" if first + _EXCERPT < len(line) else "")
+        return f"{number:5} | {before}{after}\n      | {' ' * _width(before)}^"
+
+
+def _width(text: str) -> int:
+    """Terminal columns: wide characters take two, combining marks none."""
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
+    )
+
+
+@dataclass(frozen=True)
+class Report:
+    """Collects diagnostics about one source; the one mutable thing is its list."""
+
+    source: SchemaSource
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+
+    def add(self, code: str, at: int, subject: str, fact: str, limit: str = "", help: str = "") -> None:
+        """Append one diagnostic; the code's rule gives the severity."""
+        self.diagnostics.append(
+            Diagnostic(
+                code,
+                RULES[code].severity,
+                self.source.locate(at),
+                subject,
+                fact,
+                limit,
+                help,
+                self.source.excerpt(at),
+            )
+        )
+
+
+def read_source(path: Path) -> tuple[SchemaSource | None, list[Diagnostic]]:
+    """The text of a definition file, without a byte order mark."""
+    name = str(path)
+
+    def refuse(
+        code: str, fact: str, limit: str, help: str, line: int = 1, column: int = 1
+    ) -> list[Diagnostic]:
+        return [Diagnostic(code, "error", Location(name, line, column), path.name, fact, limit, help)]
+
+    if path.suffix.lower() in (".yaml", ".yml"):
+        help = "write the same definition as JSON, where `NO` and `0101.21` cannot change their type"
+        return None, refuse("PCDC103", "is a YAML file", "definitions are JSON", help)
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    except (OSError, ValueError) as error:
+        fact = f"cannot be read ({getattr(error, 'strerror', None) or error})"
+        return None, refuse("PCDC101", fact, "", "check the path and its permissions")
+    if len(data) > MAX_FILE_BYTES:
+        help = "a field has at most 255 choices; split large lists before they reach a definition"
+        return None, refuse("PCDC102", "is too large", f"at most {MAX_FILE_BYTES} bytes", help)
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data[:4]:
+        return None, refuse(
+            "PCDC104", "is UTF-16 or UTF-32", "definitions are UTF-8", "save the file as UTF-8"
+        )
+    try:
+        return SchemaSource(name, data.decode("utf-8").removeprefix("\ufeff")), []
+    except UnicodeDecodeError as error:
+        before = data[: error.start].replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        line_start = before.rfind(b"\n") + 1
+        fact = f"has byte 0x{data[error.start]:02X} at offset {error.start}, which is not UTF-8"
+        column = len(before[line_start:].decode("utf-8").removeprefix("\ufeff")) + 1
+        line = before.count(b"\n") + 1
+        help = "save the file as UTF-8"
+        return None, refuse("PCDC104", fact, "definitions are UTF-8", help, line, column)
+
+
+def from_python(value: object, report: Report, subject: str = "definition", depth: int = 1) -> Node | None:
+    """A Python value as a node without a place, or None after reporting what JSON cannot express.
+
+    Mappings, lists, tuples, text, booleans, whole numbers, floats, None and enum members are taken.
+    """
+    if isinstance(value, Enum):
+        value = value.value
+    if depth > MAX_DEPTH:
+        report.add("PCDC107", NOWHERE, subject, "is nested too deep", f"at most {MAX_DEPTH} levels")
+        return None
+    if value is None or isinstance(value, bool):
+        return Scalar(NOWHERE, value)
+    if isinstance(value, str):
+        text = str.__str__(value)
+        return Scalar(NOWHERE, text) if _is_unicode(text, report, subject) else None
+    if isinstance(value, Integral) and int(value).bit_length() <= MAX_DIGITS * 3:
+        return Scalar(NOWHERE, int(value), str(int(value)))
+    if isinstance(value, float) and isfinite(value):
+        return Scalar(NOWHERE, float(value), float.__repr__(value))
+    if isinstance(value, Mapping):
+        return _mapping(value, report, subject, depth)
+    if isinstance(value, list | tuple):
+        nodes = [
+            from_python(item, report, f"item {i} of {subject}", depth + 1) for i, item in enumerate(value, 1)
+        ]
+        items = tuple(node for node in nodes if node is not None)
+        return Array(NOWHERE, items) if len(items) == len(nodes) else None
+    kind = repr(value) if isinstance(value, float) else f"a {type(value).__name__}"
+    help = "a set has no order; use a list" if isinstance(value, set | frozenset) else ""
+    report.add("PCDC108", NOWHERE, subject, f"is {kind}", "definitions hold what JSON can express", help)
+    return None
+
+
+def _mapping(value: Mapping[object, object], report: Report, subject: str, depth: int) -> Object | None:
+    members, whole = dict[str, Member](), True
+    for key, item in value.items():
+        if not isinstance(key, str):
+            report.add("PCDC108", NOWHERE, subject, f"has the key {visible(repr(key))}", "keys are text")
+            whole = False
+            continue
+        text = str.__str__(key)
+        name = f"{quoted(text)} of {subject}" if depth > 1 else quoted(text)
+        node = from_python(item, report, name, depth + 1)
+        if node is None or not _is_unicode(text, report, f"key {name}"):
+            whole = False
+        else:
+            members[text] = Member(NOWHERE, node)
+    return Object(NOWHERE, members) if whole else None
+
+
+def _is_unicode(text: str, report: Report, subject: str) -> bool:
+    lone = next((c for c in text if "\ud800" <= c <= "\udfff"), None)
+    if lone is None:
+        return True
+    limit, help = "text must be valid Unicode", "decode the input with errors='replace' first"
+    report.add("PCDC228", NOWHERE, subject, f"has the lone surrogate U+{ord(lone):04X}", limit, help)
+    return False
