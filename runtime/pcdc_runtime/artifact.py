@@ -391,6 +391,8 @@ def _fields(rows: list[Any]) -> tuple[CompiledField, ...]:
             check_keys(c, "label", "value", "description", "ids", "is_single_token", "forms")
             value = json.loads(as_text(c["value"]))
             check(value is None or type(value) in (bool, int, float, str), "has a value that is no scalar")
+            written = json.dumps(value, ensure_ascii=False, allow_nan=False)
+            check(written == c["value"], "has a value that is not in canonical form")
             check(type(c["is_single_token"]) is bool, "has something else where a boolean belongs")
             last = first_form + as_natural(c["forms"])
             candidates.append(

@@ -12,6 +12,9 @@ from .wire import check
 if TYPE_CHECKING:
     from .artifact import Artifact, Candidate, CompiledField, EndSets, PromptCut
 
+# All forms are walked token by token, here and for a plan; real schemas stay a hundred times below.
+MAX_PATH_TOKENS = 10_000_000
+
 
 def check_structure(artifact: Artifact) -> None:
     """Refuse an artifact whose parts do not fit together. Raises Malformed."""
@@ -70,6 +73,7 @@ def _check_forms(a: Artifact) -> None:
     check(bool((f.node >= 0).all() and (f.node < len(nodes)).all()), "has a form at an unknown node")
     check(bool((f.end >= 0).all() and (f.end < len(a.ends)).all()), "has a form with an unknown END set")
     check(bool((f.reads >= 0).all() and (f.reads < 1 << len(RULES)).all()), "has an unknown rule bit")
+    check(int(nodes.depth[f.node].sum(dtype=np.int64)) <= MAX_PATH_TOKENS, "has too many tokens in its forms")
     for index, field in enumerate(a.fields):
         check(max(field.anchor, field.suffix) < len(nodes), "has an anchor outside the forest")
         check(nodes.field[field.anchor] in (-1, index), "has an anchor in another field")

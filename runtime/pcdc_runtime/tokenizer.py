@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -102,10 +104,10 @@ def fence_for(cut: PromptCut, context: str) -> tuple[str, str]:
     folded = context.casefold()
     if cut.fence.casefold() not in folded:
         return cut.pre, cut.post
-    number = 2
-    while f"{cut.fence}-{number}".casefold() in folded:
-        number += 1
-    tag = f"{cut.fence}-{number}"
+    # One scan whatever the context: a search per number would be quadratic in a context that spells many.
+    spelled = re.findall(f"(?={re.escape(cut.fence.casefold())}-([0-9]{{1,9}}))", folded)
+    taken = {digits[:size] for digits in spelled for size in range(1, len(digits) + 1)}
+    tag = f"{cut.fence}-{next(n for n in count(2) if str(n) not in taken)}"
     return cut.pre.replace(cut.fence, tag), cut.post.replace(cut.fence, tag)
 
 

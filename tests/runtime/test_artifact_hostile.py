@@ -1,0 +1,330 @@
+"""Artifact bytes as hostile input: one kind of error, within limits, whatever the bytes."""
+
+import hashlib
+import random
+from dataclasses import replace
+
+import msgpack
+import numpy as np
+import pytest
+from fakes import make_artifact, spelled
+from pcdc_runtime import artifact as module
+from pcdc_runtime.artifact import FORMAT_VERSION, MAGIC, MAX_BYTES, dumps, loads, read
+from pcdc_runtime.errors import ArtifactError
+from pcdc_runtime.plan import make_plans
+from pcdc_runtime.rules import RULES
+
+ARTIFACT = make_artifact(
+    {
+        "level": spelled("low", "lower", "high"),
+        "open": {True: [(["t"], [",", "}"])], False: [(["f"], [",", "}"])], None: [(["n"], ['"'])]},
+    }
+)
+DATA = dumps(ARTIFACT)
+
+
+def sealed(payload):
+    """An envelope with a right checksum around any payload bytes."""
+    return msgpack.packb([MAGIC, FORMAT_VERSION, hashlib.sha256(payload).digest(), payload])
+
+
+def payload():
+    return msgpack.unpackb(ARTIFACT.payload)
+
+
+def changed(*keys, value):
+    """The artifact's bytes with one member of the payload replaced, sealed again."""
+    whole = payload()
+    inner = whole
+    for key in keys[:-1]:
+        inner = inner[key]
+    inner[keys[-1]] = value
+    return sealed(msgpack.packb(whole))
+
+
+def refused(data):
+    with pytest.raises(ArtifactError) as caught:
+        loads(data)
+    return caught.value.fact
+
+
+def test_bytes_come_back_as_the_same_artifact_and_the_same_bytes():
+    back = loads(DATA)
+    assert dumps(back) == DATA
+    assert back.digest == ARTIFACT.digest
+    assert back.fields == ARTIFACT.fields
+
+
+def test_arrays_are_views_that_cannot_be_written():
+    with pytest.raises(ValueError, match="read-only"):
+        loads(DATA).nodes.token[0] = 1
+
+
+def test_a_file_cut_at_any_byte_is_refused():
+    for size in range(len(DATA)):
+        refused(DATA[:size])
+
+
+def test_any_flipped_bit_is_refused():
+    generator = random.Random(0)
+    bits = {*range(64 * 8), *generator.sample(range(len(DATA) * 8), 2000)}
+    for bit in bits:
+        damaged = bytearray(DATA)
+        damaged[bit // 8] ^= 1 << bit % 8
+        refused(bytes(damaged))
+
+
+def nested(depth):
+    return b"\x91" * depth + b"\xc0"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xdd\xff\xff\xff\xff",
+        b"\xdf\xff\xff\xff\xff",
+        b"\xdb\xff\xff\xff\xff",
+        b"\xc6\xff\xff\xff\xff",
+        nested(100_000),
+        msgpack.packb(msgpack.ExtType(5, b"x")),
+        msgpack.packb(msgpack.Timestamp(1, 2)),
+        msgpack.packb([MAGIC, FORMAT_VERSION, msgpack.ExtType(5, b"x"), b""]),
+        msgpack.packb({1: 2}),
+        b"\x82\xa1a\x01\xa1a\x02",
+        msgpack.packb(float("nan")),
+        msgpack.packb([MAGIC, FORMAT_VERSION, b"", b""]),
+        msgpack.packb([MAGIC, True, b"", b""]),
+        msgpack.packb([MAGIC, FORMAT_VERSION + 1, b"", b""]),
+        msgpack.packb(["other", FORMAT_VERSION, b"", b""]),
+        DATA + b"\x00",
+        b"{}",
+        b"\xc1",
+        "é".encode("latin-1"),
+    ],
+    ids=lambda data: data[:8].hex() or "empty",
+)
+def test_hostile_bytes_are_refused(data):
+    refused(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xdd\xff\xff\xff\xff",
+        nested(100_000),
+        msgpack.packb(msgpack.Timestamp(1, 2)),
+        msgpack.packb({1: 2}),
+        ARTIFACT.payload + b"\x00",
+        b"\x82\xa1a\x01\xa1a\x02",
+        msgpack.packb([1, 2]),
+    ],
+    ids=lambda data: data[:8].hex() or "empty",
+)
+def test_hostile_payloads_are_refused_though_their_checksum_is_right(data):
+    refused(sealed(data))
+
+
+def test_a_payload_that_is_not_in_canonical_form_is_refused():
+    at = ARTIFACT.payload.index(b"\xa4name")
+    longer = ARTIFACT.payload[:at] + b"\xd9\x04name" + ARTIFACT.payload[at + 5 :]
+    assert msgpack.unpackb(longer) == payload()
+    refused(sealed(longer))
+
+
+def test_a_file_above_the_size_cap_is_refused_unparsed(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "MAX_BYTES", len(DATA) - 1)
+    refused(DATA)
+    path = tmp_path / "large.pcdc"
+    path.write_bytes(DATA)
+    with pytest.raises(ArtifactError, match="larger"):
+        read(path)
+    assert MAX_BYTES >= 1 << 20
+
+
+def test_a_missing_file_and_a_folder_are_refused(tmp_path):
+    for path in (tmp_path / "absent.pcdc", tmp_path):
+        with pytest.raises(ArtifactError, match="cannot be read"):
+            read(path)
+
+
+def ints(*values):
+    return np.array(values, dtype="<i4").tobytes()
+
+
+def poked(array, index, value):
+    whole = payload()
+    column = np.frombuffer(whole[array[0]][array[1]], dtype="<i4").copy()
+    column[index] = value
+    return changed(*array, value=column.tobytes())
+
+
+LAST = len(ARTIFACT.nodes) - 1
+
+
+@pytest.mark.parametrize(
+    ("array", "index", "value"),
+    [
+        (("nodes", "token"), 3, -1),
+        (("nodes", "token"), 0, 5),
+        (("nodes", "parent"), 0, 0),
+        (("nodes", "parent"), 3, 3),
+        (("nodes", "parent"), 3, LAST),
+        (("nodes", "parent"), LAST, 2**31 - 1),
+        (("nodes", "parent"), 3, -1),
+        (("nodes", "parent"), LAST, 1),
+        (("nodes", "depth"), 3, 99),
+        (("nodes", "depth"), 0, 1),
+        (("nodes", "field"), 3, 7),
+        (("nodes", "field"), 3, -1),
+        (("nodes", "field"), LAST, 0),
+        (("nodes", "reads"), 3, 8),
+        (("nodes", "reads"), 3, -1),
+        (("nodes", "reads"), 1, 0),
+        (("forms", "choice"), 0, 1),
+        (("forms", "choice"), -1, 99),
+        (("forms", "node"), 0, LAST + 1),
+        (("forms", "node"), 0, -1),
+        (("forms", "node"), 0, 0),
+        (("forms", "node"), 0, LAST),
+        (("forms", "end"), 0, 2),
+        (("forms", "end"), 0, -1),
+        (("forms", "cut"), 0, 0),
+        (("forms", "cut"), 0, 99),
+        (("forms", "reads"), 0, 0),
+        (("forms", "reads"), 0, 64),
+        (("ends", "offset"), 0, 1),
+        (("ends", "offset"), 1, 0),
+        (("ends", "offset"), -1, 99),
+        (("ends", "offset"), 1, -5),
+        (("ends", "ids"), 0, -1),
+        (("ends", "ids"), 1, 126),
+        (("prompt", "head"), 0, -1),
+        (("prompt", "tail"), 0, -(2**31)),
+        (("prompt", "tail"), -1, 7),
+    ],
+)
+def test_structures_that_do_not_fit_together_are_refused(array, index, value):
+    refused(poked(array, index, value))
+
+
+FIELDS = payload()["schema"]["fields"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "value"),
+    [
+        (("nodes", "token"), b""),
+        (("nodes", "token"), b"\x00\x00\x00"),
+        (("nodes", "token"), ints(1, 2)),
+        (("nodes", "token"), [1, 2]),
+        (("nodes", "token"), 2**31),
+        (("nodes",), {}),
+        (("nodes",), None),
+        (("forms", "cut"), b""),
+        (("ends", "offset"), b""),
+        (("ends", "offset"), ints(0)),
+        (("ends", "ids"), b""),
+        (("schema", "fields"), []),
+        (("schema", "fields"), FIELDS + FIELDS),
+        (("schema", "fields"), FIELDS[:1]),
+        (("schema", "fields"), [{**FIELDS[0], "candidates": FIELDS[0]["candidates"] * 100}]),
+        (("schema", "fields"), [{**FIELDS[0], "candidates": FIELDS[0]["candidates"][:1]}]),
+        (("schema", "fields"), [{**FIELDS[0], "anchor": 2**31}]),
+        (("schema", "fields"), [{**FIELDS[0], "anchor": -1}]),
+        (("schema", "fields"), [{**FIELDS[0], "anchor": LAST}, FIELDS[1]]),
+        (("schema", "fields"), [{**FIELDS[0], "suffix": LAST}, FIELDS[1]]),
+        (("schema", "fields"), [{**FIELDS[0], "type": "text"}, FIELDS[1]]),
+        (("schema", "fields"), [{**FIELDS[0], "name": FIELDS[1]["name"]}, FIELDS[1]]),
+        (("schema", "scoring"), "mean"),
+        (("schema", "temperature"), "0.0"),
+        (("schema", "temperature"), "NaN"),
+        (("schema", "temperature"), "-1.0"),
+        (("schema", "temperature"), "true"),
+        (("schema", "temperature"), "1e999"),
+        (("schema", "temperature"), 1.0),
+        (("schema", "instructions"), b"bytes"),
+        (("prompt", "shared"), 10_000),
+        (("prompt", "shared"), -1),
+        (("prompt", "shared"), True),
+        (("prompt", "tail_overlap"), 10_000),
+        (("prompt", "tail"), b""),
+        (("prompt", "fence"), ""),
+        (("prompt", "fence"), "other"),
+        (("prompt", "probes"), [1]),
+        (("tokenizer", "probes"), [["text"]]),
+        (("tokenizer", "probes"), [[1, b""]]),
+        (("inputs",), {"a": 1}),
+        (("name",), 5),
+        (("extra",), 5),
+    ],
+)
+def test_members_of_wrong_type_count_or_range_are_refused(keys, value):
+    refused(changed(*keys, value=value))
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["[1]", "{}", "NaN", "Infinity", "", "nul", '"a" ', "1e999", '"\\ud800"', "[" * 100_000, "1" * 100_000],
+)
+def test_a_choices_value_must_be_one_json_scalar(value):
+    rows = payload()["schema"]["fields"]
+    rows[0]["candidates"][0]["value"] = value
+    refused(changed("schema", "fields", value=rows))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("is_single_token", True), ("is_single_token", 1), ("ids", b""), ("forms", 0), ("forms", 2)],
+)
+def test_a_candidate_that_disagrees_with_its_forms_is_refused(key, value):
+    rows = payload()["schema"]["fields"]
+    rows[0]["candidates"][1][key] = value
+    refused(changed("schema", "fields", value=rows))
+
+
+def test_a_deep_forest_with_many_forms_is_refused_before_it_is_walked():
+    depth, forms = 60_000, 60_000
+    nodes = payload()["nodes"]
+    grown = {
+        "token": nodes["token"] + ints(*[65] * depth),
+        "parent": nodes["parent"] + ints(LAST, *range(LAST + 1, LAST + depth)),
+        "depth": nodes["depth"]
+        + ints(*range(int(ARTIFACT.nodes.depth[LAST]) + 1, 1 + depth + int(ARTIFACT.nodes.depth[LAST]))),
+        "field": nodes["field"] + ints(*[1] * depth),
+        "reads": nodes["reads"] + ints(*[7] * depth),
+    }
+    columns = {key: np.frombuffer(data, "<i4") for key, data in payload()["forms"].items()}
+    more = {"choice": columns["choice"][-1], "node": LAST + depth, "end": 0, "cut": 1, "reads": 7}
+    whole = payload()
+    whole["nodes"] = grown
+    whole["forms"] = {key: columns[key].tobytes() + ints(*[more[key]] * forms) for key in columns}
+    whole["schema"]["fields"][1]["candidates"][2]["forms"] += forms
+    data = sealed(msgpack.packb(whole))
+    assert refused(data) == "has too many tokens in its forms"
+
+
+def test_whatever_loads_can_be_planned_and_nothing_else_is_raised():
+    generator = random.Random(1)
+    accepted = 0
+    for _ in range(400):
+        whole = payload()
+        section = generator.choice(["nodes", "forms", "ends"])
+        key = generator.choice(list(whole[section]))
+        column = np.frombuffer(whole[section][key], "<i4").copy()
+        column[generator.randrange(len(column))] = generator.choice([*range(-2, 40), 2**31 - 1])
+        whole[section][key] = column.tobytes()
+        try:
+            hostile = loads(sealed(msgpack.packb(whole)))
+        except ArtifactError:
+            continue
+        accepted += 1
+        for rule in RULES:
+            assert make_plans(hostile, rule, (0, 1), True, 4096)
+    assert accepted < 200
+
+
+def test_equal_artifacts_have_equal_bytes_and_any_change_another_digest():
+    assert dumps(replace(ARTIFACT)) == DATA
+    assert replace(ARTIFACT, instructions="Other.").digest != ARTIFACT.digest

@@ -1,0 +1,166 @@
+"""The response shape, and that its claims about itself are computed."""
+
+import json
+import math
+import pickle
+from dataclasses import replace
+
+import pytest
+from fakes import TableModel, loaded, make_artifact, seeded, spelled
+from pcdc_runtime.engine import Engine
+from pcdc_runtime.result import FieldResult, Result
+
+SHAPE = {
+    "mode",
+    "elapsed_ms",
+    "prefill_ms",
+    "suffix_eval_ms",
+    "sequential_forward_passes",
+    "is_valid_json",
+    "schema_match",
+    "parsed_json",
+    "field_telemetry",
+}
+ADDED = {
+    "scoring",
+    "temperature",
+    "model",
+    "artifact_digest",
+    "forward_passes",
+    "head_cached",
+    "nodes",
+    "context_tokens",
+    "warnings",
+}
+ARTIFACT = make_artifact(
+    {
+        "priority": spelled("P0", "P1", 'say "hi"'),
+        "urgent": {True: [(["t"], [","])], False: [(["f"], [","])]},
+        "count": {1: [(["1"], [","])], 2.5: [(["2"], [","])], None: [(["n"], ['"'])]},
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def result():
+    with Engine(ARTIFACT, loaded(TableModel(seeded(6)))) as engine:
+        return engine.run("text")
+
+
+def field(value, declared, prob=1.0, **changes):
+    made = FieldResult(
+        name="f",
+        value=value,
+        prob=prob,
+        legal_mass=0.5,
+        legal_mass_is_upper_bound=False,
+        margin=1.0,
+        tie=False,
+        near_tie=False,
+        distribution=tuple((v, 1 / len(declared)) for v in declared),
+        log_scores=(-1.0,) * len(declared),
+    )
+    return replace(made, **changes)
+
+
+def whole(*fields):
+    return Result(
+        answers=fields,
+        scoring="joint",
+        temperature=1.0,
+        model="m",
+        artifact_digest="d",
+        elapsed_ms=1.0,
+        prefill_ms=1.0,
+        suffix_eval_ms=1.0,
+        forward_passes=2,
+        sequential_forward_passes=2,
+        head_cached=0,
+        nodes=1,
+        context_tokens=1,
+        warnings=(),
+    )
+
+
+def test_the_published_keys_come_first_and_every_other_is_named(result):
+    shown = result.to_dict()
+    assert set(list(shown)[: len(SHAPE)]) == SHAPE
+    assert set(shown) == SHAPE | ADDED
+    assert shown["mode"] == "parallel_constrained_calibrated"
+    assert set(shown["parsed_json"]["priority"]) == {"value", "prob"}
+    telemetry = shown["field_telemetry"]["priority"]
+    assert list(telemetry)[:3] == ["confidence", "cardinality", "top_choices"]
+    assert telemetry["calibration"] is None
+    assert "uncalibrated" in shown["warnings"]
+
+
+def test_every_choice_is_listed_and_values_keep_their_json_type(result):
+    shown = json.loads(result.to_json())
+    for compiled in ARTIFACT.fields:
+        telemetry = shown["field_telemetry"][compiled.name]
+        choices = [entry["choice"] for entry in telemetry["top_choices"]]
+        declared = [candidate.value for candidate in compiled.candidates]
+        assert sorted(map(repr, choices)) == sorted(map(repr, declared))
+        assert telemetry["cardinality"] == len(declared)
+        assert sum(entry["probability"] for entry in telemetry["top_choices"]) == pytest.approx(1.0)
+    assert type(shown["parsed_json"]["urgent"]["value"]) is bool
+
+
+def test_probabilities_keep_their_full_precision(result):
+    shown = json.loads(result.to_json())
+    for answer in result.answers:
+        assert shown["parsed_json"][answer.name]["prob"] == answer.prob
+        assert shown["field_telemetry"][answer.name]["confidence"] == answer.prob
+
+
+def test_a_sound_result_says_it_is_valid_and_matches(result):
+    shown = result.to_dict()
+    assert shown["is_valid_json"] is True
+    assert shown["schema_match"] is True
+    assert json.loads(result.assemble()) == result.values
+
+
+@pytest.mark.parametrize(
+    ("value", "declared"),
+    [
+        ("C", ["A", "B"]),
+        ("true", [True, False]),
+        (1, [True, False]),
+        (1.0, [1, 2]),
+        (1, [1.0, 2.0]),
+        (True, [1, 2]),
+        (None, ["null", "x"]),
+    ],
+)
+def test_a_value_that_was_never_declared_in_that_type_does_not_match(value, declared):
+    shown = whole(field(value, declared)).to_dict()
+    assert (shown["is_valid_json"], shown["schema_match"]) == (True, False)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, "\ud800"])
+def test_a_value_that_is_not_json_is_said_not_to_be(value):
+    shown = whole(field(value, [value, "x"])).to_dict()
+    assert (shown["is_valid_json"], shown["schema_match"]) == (False, False)
+
+
+def test_two_fields_of_one_name_do_not_match():
+    assert whole(field("A", ["A"]), field("A", ["A"])).to_dict()["schema_match"] is False
+
+
+def test_strict_json_holds_no_infinite_margin_and_refuses_nan():
+    shown = json.loads(whole(field("A", ["A", "B"], margin=math.inf)).to_json())
+    assert shown["field_telemetry"]["f"]["margin"] is None
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        whole(field("A", ["A", "B"], prob=math.nan)).to_json()
+
+
+def test_real_characters_stay_themselves():
+    text = whole(field("开心", ["开心", "难过"])).to_json()
+    assert "开心" in text
+
+
+def test_results_are_frozen_and_travel_between_processes(result):
+    with pytest.raises(AttributeError):
+        result.scoring = "trie"
+    assert pickle.loads(pickle.dumps(result)) == result
+    assert result.fields is not result.fields
