@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
+import mlx.core as mx
 from tokenizers import Tokenizer
 
 from .errors import EngineClosedError
@@ -53,6 +54,7 @@ class LoadedModel:
             raise
 
     def _open(self, opener: Opener, kv_limit: int) -> int:
+        _THREAD.streams = _Streams()
         self.language, self.tokenizer = opener()
         self.fingerprint = fingerprint(self.tokenizer)
         self.prefixes = PrefixCache(self.language, kv_limit)
@@ -107,6 +109,18 @@ class LoadedModel:
         self.close()
 
 
+class _Streams:
+    """Dies with its thread and ends the thread's MLX streams first.
+
+    A stream that is still ending when the process does aborts it (mlx 0.32, about every second time).
+    """
+
+    def __del__(self) -> None:
+        mx.synchronize()
+        mx.clear_streams()
+
+
+_THREAD = threading.local()
 _LOCK = threading.RLock()
 _LOADED: dict[tuple[int, Path], LoadedModel] = {}
 
