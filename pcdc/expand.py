@@ -14,12 +14,11 @@ from .keywords import (
     CHOICE_KEYWORDS,
     CHOICE_SOURCES,
     FIELD_KEYWORDS,
-    NESTING,
     check_keywords,
     escape_pointer,
     suggestion,
 )
-from .labels import Declared
+from .labels import Declared, shown
 from .schema import Choice, label_of
 from .source import Array, Node, Object, Report, Scalar
 
@@ -29,11 +28,9 @@ MAX_REFERENCES = 10_000
 TYPES = frozenset(("boolean", "enum", "string", "number", "integer", "null", "object", "array"))
 _SYNONYMS = {"bool": "boolean", "str": "string", "int": "integer", "float": "number", "none": "null"}
 _SYNONYMS |= {"list": "array", "dict": "object", "choice": "enum", "literal": "enum", "text": "string"}
-FLAT = "split it: one flat field per question, nested names joined into one"
-ELSEWHERE = "list the allowed answers in `enum`, or route this field elsewhere: free text needs generation"
-BUCKETS = "list the numbers in `enum`, or bucket the range into named choices"
 
-ShapeCheck = Callable[[str, Object], bool]
+SOURCES = (*CHOICE_SOURCES, "allOf", "$ref")
+ShapeCheck = Callable[[str, Object], frozenset[str]]
 
 
 @dataclass(frozen=True)
@@ -48,10 +45,10 @@ class Expanded:
 class Expansion:
     """Reads the fields of one document; the number of references it may still follow goes down."""
 
-    def __init__(self, root: Object, report: Report, has_shape: ShapeCheck) -> None:
+    def __init__(self, root: Object, report: Report, malformed: ShapeCheck) -> None:
         self._root = root
         self._report = report
-        self._has_shape = has_shape
+        self._malformed = malformed
         self._references = MAX_REFERENCES
 
     def expand(
@@ -72,12 +69,16 @@ class Expansion:
         if "x-catalog" in node.members:
             self.refuse_catalog(subject, node.members["x-catalog"].at)
             return None
-        if not self._has_shape(subject, node):
+        malformed = self._malformed(subject, node)
+        kinds = None if "type" in malformed else self._kinds(subject, node)
+        is_open = kinds is not None and self._is_open(node, kinds)
+        misspelt = check_keywords(subject, node, pointer, FIELD_KEYWORDS, self._report, closed=not is_open)
+        if kinds is None or malformed.intersection(SOURCES):
             return None
-        kinds = self._kinds(subject, node)
-        if kinds is None or self._is_open(subject, node, kinds, at):
+        if is_open:
+            if not misspelt:
+                self._refuse_open(subject, node, kinds, at)
             return None
-        check_keywords(subject, node, pointer, FIELD_KEYWORDS, self._report)
         own = _text(node.get("description"))
         found = self._choices(subject, node, pointer, kinds, trail, level)
         if found is None or not self._fits(subject, node, kinds, found):
@@ -128,33 +129,32 @@ class Expansion:
             self._report.add("PCDC210", at, subject, f"has the unknown type {quoted(word)}", limit, hint)
         return None if unknown else frozenset(word for word, _ in words)
 
-    def _is_open(self, subject: str, node: Object, kinds: frozenset[str], at: int) -> bool:
-        """Whether the answers have no list: nested values, free text, open numbers."""
-        has_source = any(key in node.members for key in (*CHOICE_SOURCES, "allOf", "$ref"))
-        nests = not has_source and not kinds and any(key in node.members for key in NESTING)
-        if nests or kinds & {"object", "array"}:
-            kind = "an array" if "array" in kinds or "items" in node.members else "a nested object"
-            if "array" in kinds:
-                help = "split it: one boolean field per item, or one field per position"
-            else:
-                help = FLAT
-            self._report.add("PCDC207", at, subject, f"is {kind}", "schemas are flat", help)
+    def _is_open(self, node: Object, kinds: frozenset[str]) -> bool:
+        """Whether the answers have no list: nested values, free text, open numbers, nothing at all."""
+        if kinds & {"object", "array"}:
             return True
-        if has_source:
-            return False
-        if kinds & {"string", "number", "integer"}:
-            is_text = "string" in kinds
-            fact = "is free text" if is_text else "is an open number"
-            limit = "a field has a list of answers"
-            self._report.add("PCDC208", at, subject, fact, limit, ELSEWHERE if is_text else BUCKETS)
-            return True
-        if not kinds & {"boolean", "null"}:
+        has_source = any(key in node.members for key in SOURCES)
+        return not has_source and (not kinds or not kinds <= {"boolean", "null"})
+
+    def _refuse_open(self, subject: str, node: Object, kinds: frozenset[str], at: int) -> None:
+        def refuse(code: str, fact: str, limit: str, help: str) -> None:
+            self._report.add(code, at, subject, fact, limit, help)
+
+        if "array" in kinds or "items" in node.members:
+            help = "split it: one boolean field per item, or one field per position"
+            refuse("PCDC207", "is an array", "schemas are flat", help)
+        elif "object" in kinds or "properties" in node.members:
+            help = "split it: one flat field per question, nested names joined into one"
+            refuse("PCDC207", "is a nested object", "schemas are flat", help)
+        elif "string" in kinds:
+            help = "list the allowed answers in `enum`, or route it elsewhere: free text needs generation"
+            refuse("PCDC208", "is free text", "a field has a list of answers", help)
+        elif kinds & {"number", "integer"}:
+            help = "list the numbers in `enum`, or bucket the range into named choices"
+            refuse("PCDC208", "is an open number", "a field has a list of answers", help)
+        else:
             help = 'add `"choices": [...]`, or `"type": "boolean"`'
-            self._report.add(
-                "PCDC211", at, subject, "declares no choices", "a field has a list of answers", help
-            )
-            return True
-        return False
+            refuse("PCDC211", "declares no choices", "a field has a list of answers", help)
 
     def _choices(
         self,
@@ -165,7 +165,7 @@ class Expansion:
         trail: tuple[str, ...],
         level: int,
     ) -> Expanded | None:
-        sources = [key for key in (*CHOICE_SOURCES, "allOf", "$ref") if key in node.members]
+        sources = [key for key in SOURCES if key in node.members]
         if len(sources) > 1:
             names = " and ".join(f"`{key}`" for key in sources)
             at = node.members[sources[1]].at
@@ -215,8 +215,7 @@ class Expansion:
         if not isinstance(node, Object) or "value" not in node.members:
             return self._literal(subject, node, place, node.at)
         check_keywords(f"{place} of {subject}", node, pointer, CHOICE_KEYWORDS, self._report)
-        if not self._has_shape(f"{place} of {subject}", node):
-            return None
+        self._malformed(f"{place} of {subject}", node)
         value = node.members["value"].value
         return self._literal(subject, value, place, value.at, _text(node.get("description")))
 
@@ -236,31 +235,26 @@ class Expansion:
     def _fits(self, subject: str, node: Object, kinds: frozenset[str], found: Expanded) -> bool:
         if not kinds or "enum" in kinds or found.total > MAX_CHOICES:
             return True
-        at = node.members["type"].value.at
-        named = " or ".join(sorted(kinds))
-        wrong = [d for d in found.choices if not kinds & _kinds_of(d.choice.value)]
+        # The short spelling has no other way to say that an answer may be missing.
+        fitting = kinds | {"null"} if "choices" in node.members else kinds
+        wrong = [d for d in found.choices if fitting.isdisjoint(_kinds_of(d.choice.value))]
         for declared in wrong:
-            value = declared.choice.value
-            shown = (
-                quoted(value)
-                if isinstance(value, str)
-                else "null"
-                if value is None
-                else declared.choice.label
+            fact, limit = (
+                f"has the choice {shown(declared.choice)}",
+                f"its type is {' or '.join(sorted(kinds))}",
             )
-            help = (
-                "write `true` and `false` without quotes"
-                if kinds == {"boolean"}
-                else "change the type or the choice"
-            )
-            self._report.add(
-                "PCDC215", declared.at, subject, f"has the choice {shown}", f"its type is {named}", help
-            )
-        if "null" in kinds and not any(d.choice.value is None for d in found.choices):
-            help = "add null to the choices, or take it out of the type"
-            self._report.add("PCDC215", at, subject, "has a type with null but no choice null", "", help)
-            return False
-        return not wrong
+            help = "change the type or the choice"
+            if kinds == {"boolean"}:
+                help = "write `true` and `false` without quotes"
+            self._report.add("PCDC215", declared.at, subject, fact, limit, help)
+        if "null" not in kinds or any(d.choice.value is None for d in found.choices):
+            return not wrong
+        fact, help = (
+            "has a type with null but no choice null",
+            "add null to the choices, or take it out of the type",
+        )
+        self._report.add("PCDC215", node.members["type"].value.at, subject, fact, "", help)
+        return False
 
 
 def kind_of(node: Node) -> str:

@@ -61,26 +61,34 @@ def suggestion(word: str, known: frozenset[str]) -> str:
     return f"did you mean `{best[0]}`?" if best else ""
 
 
-def check_keywords(subject: str, node: Object, pointer: str, allowed: frozenset[str], report: Report) -> None:
-    """Report every keyword outside `allowed`: misspelt, meaning-changing, or unknown and ignored."""
+def check_keywords(
+    subject: str, node: Object, pointer: str, allowed: frozenset[str], report: Report, closed: bool = True
+) -> bool:
+    """Report every keyword outside `allowed`: misspelt, meaning-changing, or unknown and ignored.
+
+    Gives whether one was misspelt. Where a field is refused as open anyway (`closed` is false), what would
+    have narrowed it is not told.
+    """
+    misspelt = False
     for key, member in node.members.items():
         if key in allowed or key in _ANNOTATIONS:
             continue
         place = f"`{key}` at {pointer}/{escape_pointer(key)}"
+        near = suggestion(key, frozenset(k for k in allowed if k.startswith("x-") == key.startswith("x-")))
         if key in _DEPENDENT:
             limit = "fields are answered independently"
             report.add("PCDC209", member.at, subject, f"uses {place}", limit, TWO_CALLS)
         elif key in _CONSTRAINTS:
-            limit = "it would change which answers are allowed"
-            help = _ADVICE.get(key, f"leave `{key}` out and list exactly the choices that are allowed")
-            report.add("PCDC206", member.at, subject, f"uses {place}", limit, help)
-        elif key.startswith("x-"):
-            if "x-pcdc" in allowed and (hint := suggestion(key, frozenset(("x-pcdc",)))):
-                report.add("PCDC205", member.at, subject, f"has the unknown keyword {place}", "", hint)
-        elif hint := suggestion(key, allowed):
-            report.add("PCDC205", member.at, subject, f"has the unknown keyword {place}", "", hint)
-        else:
+            if closed:
+                limit = "it would change which answers are allowed"
+                help = _ADVICE.get(key, f"leave `{key}` out and list exactly the choices that are allowed")
+                report.add("PCDC206", member.at, subject, f"uses {place}", limit, help)
+        elif near:
+            misspelt = True
+            report.add("PCDC205", member.at, subject, f"has the unknown keyword {place}", "", near)
+        elif not key.startswith("x-"):
             report.add("PCDC253", member.at, subject, f"has the unknown keyword {place}", "it is ignored")
+    return misspelt
 
 
 def escape_pointer(key: str) -> str:

@@ -109,21 +109,21 @@ def _check_equal(field: str, choices: Sequence[Declared], report: Report) -> Non
         subject = f"choice {position} of field {quoted(field)}"
         first = by_value.setdefault(_identity(choice), position)
         if first != position:
-            fact = f"{_shown(choice)} is choice {first} again"
+            fact = f"{shown(choice)} is choice {first} again"
             help = "remove one; a repeated choice would take a share of the probability"
             report.add("PCDC219", at, subject, fact, "choices are distinct", help)
             continue
         first = by_label.setdefault(choice.label, position)
         if first != position:
-            fact = f"{_shown(choice)} has the label {quoted(choice.label)}, as choice {first}, "
-            fact += f"{_shown(choices[first - 1].choice)}, has"
+            fact = f"{shown(choice)} has the label {quoted(choice.label)}, as choice {first}, "
+            fact += f"{shown(choices[first - 1].choice)}, has"
             help = "keep one of them, or give them different texts"
             report.add("PCDC220", at, subject, fact, "a model sees labels only", help)
             continue
         canon = unicodedata.normalize("NFC", choice.label)
         first = by_canon.setdefault(canon, position)
         if first != position:
-            fact = f"{_shown(choice)} ({_differing(choices[first - 1].choice.label, choice.label)}) "
+            fact = f"{shown(choice)} ({_differing(choices[first - 1].choice.label, choice.label)}) "
             fact += f"is canonically equal to choice {first}"
             help = "keep one of the two Unicode forms"
             report.add("PCDC221", at, subject, fact, "some tokenizers make the two one", help)
@@ -132,7 +132,7 @@ def _check_equal(field: str, choices: Sequence[Declared], report: Report) -> Non
         first = min(looks)
         if first != position:
             how = _difference(choices[first - 1].choice.label, choice.label)
-            fact = f"{_shown(choice)} differs from choice {first} {how}"
+            fact = f"{shown(choice)} differs from choice {first} {how}"
             report.add("PCDC252", at, subject, fact, help="give choices texts that a reader cannot confuse")
 
 
@@ -142,7 +142,8 @@ def _identity(choice: Choice) -> object:
     return ("number" if kind in (int, float) else kind.__name__, choice.value)
 
 
-def _shown(choice: Choice) -> str:
+def shown(choice: Choice) -> str:
+    """A choice's value as it may stand in a message."""
     if isinstance(choice.value, str):
         return quoted(choice.value)
     return "null" if choice.value is None else choice.label

@@ -80,7 +80,9 @@ def parse_fields(declared: Iterable[tuple[object, object]], name: str = "schema"
                     "PCDC106", NOWHERE, f"field {quoted(field)}", fact, "a name stands once in a schema"
                 )
             members.setdefault(field, member)
-    expansion = Expansion(Object(NOWHERE, members), report, _Shapes(report).is_field)
+    if not members and report.diagnostics:
+        return None, report.diagnostics
+    expansion = Expansion(Object(NOWHERE, members), report, _Shapes(report).of_field)
     return _checked(_fields(members, "", expansion, report), {}, report, name)
 
 
@@ -92,7 +94,7 @@ def _parse(root: Node | None, report: Report, name: str) -> Found:
         report.add("PCDC202", root.at, "definition", f"is {kind_of(root)}", limit, help)
         return None, sort_diagnostics(report.diagnostics)
     shapes = _Shapes(report)
-    expansion = Expansion(root, report, shapes.is_field)
+    expansion = Expansion(root, report, shapes.of_field)
     if "x-catalog" in root.members:
         expansion.refuse_catalog("definition", root.members["x-catalog"].at)
     settings = shapes.settings(root)
@@ -149,9 +151,12 @@ def _properties(
     """The members of `properties` and their pointer; a recursive model has a `$ref` at the top."""
     node, pointer, trail = root, "", tuple[str, ...]()
     while True:
-        if not shapes.is_top(node):
+        malformed = shapes.of_top(node)
+        if "type" in malformed:
             return None
         check_keywords("definition", node, pointer, TOP_KEYWORDS, report)
+        if malformed & {"properties", "$ref"}:
+            return None
         reference = node.get("$ref")
         if not isinstance(reference, Scalar):
             break
@@ -160,9 +165,8 @@ def _properties(
             return None
         target, pointer = found
         if not isinstance(target, Object):
-            report.add(
-                "PCDC201", reference.at, "definition", f"refers to {kind_of(target)}", "a schema is an object"
-            )
+            fact = f"refers to {kind_of(target)}"
+            report.add("PCDC201", reference.at, "definition", fact, "must be an object")
             return None
         node, trail = target, (*trail, pointer)
     properties = node.get("properties")
@@ -237,15 +241,15 @@ class _Shapes:
 
     def __init__(self, report: Report) -> None:
         self._report = report
-        self._seen = dict[int, bool]()
+        self._seen = dict[int, frozenset[str]]()
 
-    def is_field(self, subject: str, node: Object) -> bool:
-        """Whether a field's keywords have values of the right kind; reports those that have not."""
+    def of_field(self, subject: str, node: Object) -> frozenset[str]:
+        """Report and name a field's keywords whose values are of the wrong kind."""
         if id(node) not in self._seen:
             self._seen[id(node)] = self._check(subject, node, "fieldShape", _outline(node, "type"))
         return self._seen[id(node)]
 
-    def is_top(self, node: Object) -> bool:
+    def of_top(self, node: Object) -> frozenset[str]:
         """The same for the keywords of a JSON Schema definition."""
         return self._check("definition", node, "topShape", _outline(node, "required"))
 
@@ -254,36 +258,36 @@ class _Shapes:
         member = root.members.get(SETTINGS)
         if member is None:
             return {}
+        subject = f"`{SETTINGS}`"
         if not isinstance(member.value, Object):
             fact = f"is {kind_of(member.value)}"
-            self._report.add("PCDC201", member.at, f"`{SETTINGS}`", fact, "it is an object")
+            self._report.add("PCDC201", member.at, subject, fact, "must be an object")
             return {}
         value: dict[str, Any] = {key: _plain(m.value) for key, m in member.value.members.items()}
-        return value if self._check(f"`{SETTINGS}`", member.value, "settings", value) else {}
+        return {} if self._check(subject, member.value, "settings", value) else value
 
-    def _check(self, subject: str, node: Object, part: str, value: object) -> bool:
-        errors = list(_validator(part).iter_errors(value))
-        for error in errors:
+    def _check(self, subject: str, node: Object, part: str, value: object) -> frozenset[str]:
+        malformed = set[str]()
+        for error in _validator(part).iter_errors(value):
             if error.validator == "additionalProperties":
-                self._tell_unknown(subject, node, error)
+                malformed |= self._tell_unknown(subject, node, error)
             else:
-                self._tell(subject, node, error)
-        return not errors
+                malformed.add(self._tell(subject, node, error))
+        return frozenset(malformed)
 
-    def _tell(self, subject: str, node: Object, error: ValidationError) -> None:
+    def _tell(self, subject: str, node: Object, error: ValidationError) -> str:
         key, *inner = error.absolute_path
         wrong = node.members[str(key)].value
         for index in inner:
             assert isinstance(wrong, Array)
             wrong = wrong.items[int(index)]
-        fact = f"has an item of `{key}` that is" if inner else f"has a `{key}` that is"
         rule = str(error.validator)
-        limit = _LIMITS[rule](error.validator_value)
-        self._report.add(
-            "PCDC201", wrong.at, subject, f"{fact} {_told(wrong, rule)}", limit, _HELP.get(rule, "")
-        )
+        fact = f"{'an item of ' if inner else ''}`{key}` is {_told(wrong, rule)}"
+        limit = f"must {_LIMITS[rule](error.validator_value)}"
+        self._report.add("PCDC201", wrong.at, subject, fact, limit, _HELP.get(rule, ""))
+        return str(key)
 
-    def _tell_unknown(self, subject: str, node: Object, error: ValidationError) -> None:
+    def _tell_unknown(self, subject: str, node: Object, error: ValidationError) -> frozenset[str]:
         known = frozenset(error.schema["properties"])
         for key, member in node.members.items():
             if key not in known:
@@ -291,6 +295,7 @@ class _Shapes:
                 self._report.add(
                     "PCDC205", member.at, subject, f"has the unknown keyword {quoted(key)}", "", hint
                 )
+        return frozenset(node.members.keys() - known)
 
 
 @cache
@@ -307,15 +312,15 @@ _KINDS = {
     "string": "text",
 }
 _LIMITS: dict[str, Callable[[Any], str]] = {
-    "const": lambda value: f"it is {json.dumps(value)}",
-    "enum": lambda values: f"one of {', '.join(map(json.dumps, values))}",
-    "exclusiveMinimum": lambda value: f"above {value}",
-    "maximum": lambda _: "it is finite",
-    "maxItems": lambda _: "it holds exactly one schema",
-    "minItems": lambda _: "it holds exactly one schema",
-    "pattern": lambda _: "references stay inside the file, as in `#/$defs/name`",
+    "const": lambda value: f"be {json.dumps(value)}",
+    "enum": lambda values: f"be one of {', '.join(map(json.dumps, values))}",
+    "exclusiveMinimum": lambda value: f"be above {value}",
+    "maximum": lambda _: "be finite",
+    "maxItems": lambda _: "hold exactly one schema",
+    "minItems": lambda _: "hold exactly one schema",
+    "pattern": lambda _: "stay inside the file, as in `#/$defs/name`",
     "type": lambda kinds: (
-        f"it is {' or '.join(_KINDS[k] for k in ([kinds] if isinstance(kinds, str) else kinds))}"
+        f"be {' or '.join(_KINDS[k] for k in ([kinds] if isinstance(kinds, str) else kinds))}"
     ),
 }
 _HELP = {

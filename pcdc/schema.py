@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pcdc_runtime.artifact import Artifact, CompiledField, FieldType, Value
@@ -85,8 +85,9 @@ class FieldDefinition:
     _compiled: CompiledField | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.choices, str | bytes | Mapping | Set):
-            self.choices = tuple(self.choices)
+        given: object = self.choices
+        if isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping | set | frozenset):
+            self.choices = tuple(given)
 
     def has_multi_token_candidates(self) -> bool:
         """Whether some choice takes more than one token. Raises NotCompiledError before compilation."""
