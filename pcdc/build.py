@@ -1,0 +1,242 @@
+"""Build: which targets there are, which are stale, and what compiling them gave.
+
+A target is one schema source for one model. Every source is read and every target decided on its own, so
+one bad file hides no other and the last good artifact stays. Needs a tokenizer only where something is
+compiled; needs no weights and no MLX.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path, PurePath
+from typing import Any, Literal
+
+from pcdc_runtime import artifact as artifacts
+from pcdc_runtime import models
+from pcdc_runtime.artifact import Artifact
+from pcdc_runtime.errors import ArtifactError, PcdcError
+
+from .cache import Decision, decide, input_record
+from .diagnostics import RULES, Diagnostic, from_error, sort_diagnostics
+from .output import LOG_NAME, append_log, artifact_names, sweep, write_atomically
+from .parse import parse_file
+from .prompt import Target, load_target, template_digest
+from .schema import Schema
+
+Outcome = Literal["built", "fresh", "failed"]
+NOT_SOURCES = frozenset({"catalogs", "examples"})
+
+
+@dataclass(frozen=True)
+class TargetResult:
+    """What became of one target; `changes` are the schema's, `ms` is wall-clock time."""
+
+    source: str
+    model: str
+    artifact: Path
+    outcome: Outcome
+    reason: str
+    changes: tuple[str, ...]
+    ms: float
+
+
+@dataclass(frozen=True)
+class BuildReport:
+    """Every target in the order of the paths given, and every diagnostic, sorted."""
+
+    targets: tuple[TargetResult, ...]
+    diagnostics: tuple[Diagnostic, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The targets as JSON types."""
+        return {"targets": [asdict(t) | {"artifact": str(t.artifact)} for t in self.targets]}
+
+
+@dataclass(frozen=True)
+class Source:
+    """A schema file, and its place below the folder it was found in, without suffix."""
+
+    path: Path
+    relative: PurePath
+
+
+def build(
+    paths: Sequence[Path], model_names: Sequence[str], out: Path, *, force: bool = False
+) -> BuildReport:
+    """Bring the artifacts of all schemas under `paths` for all models up to date in `out`."""
+    sources, findings = find_sources(paths, out)
+    lanes: list[_Lane] = []
+    for model_name in dict.fromkeys(model_names):
+        try:
+            lanes.append(_Lane(models.resolve(model_name, weights=False)))
+        except PcdcError as error:
+            findings.append(from_error(error))
+    planned = [(source, lane) for source in sources for lane in lanes]
+    names = artifact_names([(s.relative, lane.files.name, s.path.as_posix()) for s, lane in planned])
+    schemas: dict[Path, Schema | None] = {}
+    for source in sources:
+        schemas[source.path], problems = parse_file(source.path)
+        findings += problems
+    for folder in {out / name.parent for name in names}:
+        sweep(folder)
+    results = []
+    for (source, lane), name in zip(planned, names, strict=True):
+        start, path = time.perf_counter(), out / name
+        outcome, decision, problems = _bring_up_to_date(schemas[source.path], lane, path, force)
+        findings += problems
+        result = TargetResult(
+            source=str(source.path),
+            model=lane.files.name,
+            artifact=path,
+            outcome=outcome,
+            reason=decision.reason,
+            changes=decision.changes,
+            ms=(time.perf_counter() - start) * 1000,
+        )
+        results.append(result)
+    findings += _log(out, results)
+    return BuildReport(tuple(results), tuple(sort_diagnostics(list(dict.fromkeys(findings)))))
+
+
+def find_sources(paths: Sequence[Path], out: Path) -> tuple[list[Source], list[Diagnostic]]:
+    """The schema files that `paths` name: files as they are, folders with every definition below them."""
+    sources: dict[Path, Source] = {}
+    findings = []
+    for path in paths:
+        if path.is_dir():
+            found = [Source(p, p.relative_to(path).with_suffix("")) for p in _walk(path, out.resolve())]
+            if not found:
+                findings.append(
+                    _finding("PCDC612", path, "has no schema below it", help="put a .json schema there")
+                )
+        elif path.exists():
+            found = [Source(path, PurePath(path.stem))]
+        else:
+            found = []
+            findings.append(_finding("PCDC612", path, "does not exist", help="check the path"))
+        for source in found:
+            sources.setdefault(source.path.resolve(), source)
+    return list(sources.values()), findings
+
+
+def _walk(top: Path, out: Path) -> Iterator[Path]:
+    for folder, below, files in os.walk(top):
+        below[:] = sorted(
+            name
+            for name in below
+            if name not in NOT_SOURCES and not name.startswith(".") and Path(folder, name).resolve() != out
+        )
+        yield from (Path(folder, name) for name in sorted(files) if name.endswith(".json"))
+
+
+class _Lane:
+    """One model of a build: its digests at once, its tokenizer and template when something is compiled."""
+
+    def __init__(self, files: models.ModelFiles) -> None:
+        self.files = files
+
+    @cached_property
+    def digests(self) -> tuple[str, str]:
+        """Fingerprint of the tokenizer, digest of the template; loads neither."""
+        template = template_digest(self.files.chat_template(), dict(self.files.special_tokens()))
+        return models.fingerprint_of(self.files.folder), template
+
+    @cached_property
+    def target(self) -> tuple[Target | None, list[Diagnostic]]:
+        return load_target(self.files)
+
+
+def _bring_up_to_date(
+    schema: Schema | None, lane: _Lane, path: Path, force: bool
+) -> tuple[Outcome, Decision, list[Diagnostic]]:
+    if schema is None:
+        return "failed", _failure("the schema has errors", path), []
+    try:
+        record = input_record(schema, *lane.digests)
+        old = _read_old(path)
+        decision = decide(old, schema, lane.files.name, record, force=force)
+        if not decision.rebuild:
+            return "fresh", decision, []
+        findings = [_replaced(old)] if isinstance(old, ArtifactError) else []
+        compiled, problems = _compile(schema, lane)
+    except PcdcError as error:
+        return "failed", _failure(error.fact, path), [from_error(error)]
+    findings += problems
+    if compiled is None:
+        return "failed", _failure("the schema does not compile for this model", path), findings
+    try:
+        write_atomically(path, artifacts.dumps(compiled))
+    except OSError as error:
+        return (
+            "failed",
+            _failure("the artifact cannot be written", path),
+            [*findings, _unwritten(path, error)],
+        )
+    return "built", decision, findings
+
+
+def _compile(schema: Schema, lane: _Lane) -> tuple[Artifact | None, list[Diagnostic]]:
+    from .emit import compile_schema
+
+    target, problems = lane.target
+    if target is None:
+        return None, problems
+    compiled, more = compile_schema(schema, target)
+    return compiled, problems + more
+
+
+def _read_old(path: Path) -> Artifact | ArtifactError | None:
+    if not path.exists():
+        return None
+    try:
+        return artifacts.read(path)
+    except ArtifactError as error:
+        return error
+
+
+def _failure(reason: str, path: Path) -> Decision:
+    return Decision(True, f"{reason}; the last good artifact stays" if path.exists() else reason)
+
+
+def _finding(code: str, subject: object, fact: str, limit: str = "", help: str = "") -> Diagnostic:
+    return Diagnostic(code, RULES[code].severity, None, str(subject), fact, limit, help)
+
+
+def _replaced(error: ArtifactError) -> Diagnostic:
+    return _finding("PCDC610", error.subject, error.fact, "it counts as missing and is compiled again")
+
+
+def _unwritten(path: Path, error: OSError) -> Diagnostic:
+    return _finding(
+        "PCDC611",
+        path,
+        f"cannot be written ({error.strerror or error})",
+        "an artifact that was there before is unchanged",
+        "free some space, or choose another folder with --out",
+    )
+
+
+def _log(out: Path, results: Sequence[TargetResult]) -> list[Diagnostic]:
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    try:
+        for result in results:
+            line = {
+                "time": now,
+                "source": result.source,
+                "model": result.model,
+                "artifact": result.artifact.name,
+                "outcome": result.outcome,
+                "reason": result.reason,
+                "changes": list(result.changes),
+                "ms": round(result.ms, 1),
+            }
+            append_log(out, line)
+    except OSError as error:
+        limit = "it only explains, no artifact depends on it"
+        return [_finding("PCDC613", out / LOG_NAME, f"cannot be written ({error.strerror or error})", limit)]
+    return []

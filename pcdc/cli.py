@@ -1,0 +1,311 @@
+"""The command line: arguments in, text out. Data goes to stdout, notes and diagnostics to stderr.
+
+Exit codes: 0 clean, 1 findings, 2 usage or input/output, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import typer.core
+from pcdc_runtime.errors import ContextNotTextError, PcdcError
+
+from . import __version__
+from .diagnostics import Diagnostic, SchemaError, from_error, render_json, render_text
+
+# Codes for what is wrong with the call or the machine; all other errors are findings about the input.
+CALL_STAGES = ("4", "6")
+CALL_CODES = frozenset({"PCDC101", "PCDC703", "PCDC705", "PCDC706", "PCDC710"})
+
+
+class Format(StrEnum):
+    """How findings are printed."""
+
+    text = "text"
+    json = "json"
+
+
+class Scoring(StrEnum):
+    """The scoring rules."""
+
+    joint = "joint"
+    identify = "identify"
+    trie = "trie"
+
+
+class Commands(typer.core.TyperGroup):
+    """Turns everything a command raises into a diagnostic and an exit code, unless --debug is given."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            typer.echo("interrupted", err=True)
+            raise typer.Exit(130) from None
+        except (PcdcError, SchemaError) as error:
+            if ctx.params.get("debug"):
+                raise
+            diagnostics = error.diagnostics if isinstance(error, SchemaError) else [from_error(error)]
+            finish(diagnostics)
+        except (typer.Exit, typer.Abort, BrokenPipeError):
+            raise
+        except Exception as error:
+            if ctx.params.get("debug") or hasattr(error, "exit_code"):
+                raise
+            typer.echo(f"internal error: {type(error).__name__}: {error}", err=True)
+            typer.echo("  help: run again with `pcdc --debug ...` and report the traceback", err=True)
+            raise typer.Exit(2) from None
+
+
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Model = Annotated[str | None, typer.Option("--model", "-m", help="Alias, hub id or local mlx-lm folder.")]
+ArtifactPath = Annotated[Path, typer.Argument(metavar="ARTIFACT", help="A file that `pcdc build` wrote.")]
+
+
+def main() -> None:
+    """The `pcdc` program."""
+    app(prog_name="pcdc")
+
+
+def exit_code(diagnostics: Sequence[Diagnostic]) -> int:
+    """The worst of: 2 for the call or the machine, 1 for findings, 0 for warnings or nothing."""
+    errors = [d.code for d in diagnostics if d.severity == "error"]
+    if any(code in CALL_CODES or code[4] in CALL_STAGES for code in errors):
+        return 2
+    return 1 if errors else 0
+
+
+def finish(diagnostics: Sequence[Diagnostic]) -> None:
+    """Print diagnostics to stderr and leave with their exit code."""
+    if diagnostics:
+        typer.echo(render_text(diagnostics, color=sys.stderr.isatty()).rstrip("\n"), err=True)
+    if code := exit_code(diagnostics):
+        raise typer.Exit(code)
+
+
+def print_json(data: object) -> None:
+    """One JSON document on stdout."""
+    typer.echo(json.dumps(data, ensure_ascii=False, indent=2, allow_nan=False))
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"pcdc {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback where a command fails.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")
+    ] = False,
+) -> None:
+    """Compile closed-question schemas once, answer every field from one prefill and one tree pass."""
+
+
+@app.command()
+def build(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATHS...", help="Schema files, or folders of them.")
+    ],
+    model: Annotated[
+        list[str] | None, typer.Option("--model", "-m", help="Alias, hub id or local folder; repeatable.")
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where artifacts are written.")] = Path("build"),
+    explain: Annotated[bool, typer.Option("--explain", help="Say why each target was built or not.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Compile even where nothing changed.")] = False,
+    format: Annotated[Format, typer.Option("--format", help="How results are printed.")] = Format.text,
+) -> None:
+    """Compile schemas into artifacts; only what changed is compiled.
+
+    Examples:
+
+        pcdc build schemas/
+
+        pcdc build support.json --model qwen2.5-1.5b --model smollm2-135m --explain
+    """
+    from pcdc_runtime.models import DEFAULT
+
+    from .build import build as run_build
+
+    report = run_build(paths, model or [DEFAULT], out, force=force)
+    if format is Format.json:
+        print_json(report.to_dict() | {"diagnostics": json.loads(render_json(report.diagnostics))})
+        raise typer.Exit(exit_code(report.diagnostics))
+    for target in report.targets:
+        typer.echo(f"{target.outcome:6}  {target.artifact}  {target.ms:.0f} ms")
+        if explain:
+            typer.echo(f"        {target.source}: {target.reason}")
+            for change in target.changes:
+                typer.echo(f"        - {change}")
+    finish(report.diagnostics)
+
+
+@app.command()
+def run(
+    artifact: ArtifactPath,
+    context: Annotated[str | None, typer.Option("--context", help="File with the text, - for stdin.")] = None,
+    text: Annotated[str | None, typer.Option("--text", help="The text itself.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON.")] = False,
+    threshold: Annotated[
+        float, typer.Option("--threshold", min=0.0, max=1.0, help="Mark answers below this probability.")
+    ] = 0.75,
+    scoring: Annotated[
+        Scoring | None, typer.Option("--scoring", help="The artifact's rule unless given.")
+    ] = None,
+    temperature: Annotated[
+        float | None,
+        typer.Option("--temperature", help="The artifact's unless given; never changes an answer."),
+    ] = None,
+    fields: Annotated[
+        str | None, typer.Option("--fields", help="Only these, separated by commas; all unless given.")
+    ] = None,
+    model: Model = None,
+) -> None:
+    """Answer every field of an artifact for one text.
+
+    Examples:
+
+        pcdc run build/support.smollm2-135m.pcdc --context ticket.txt
+
+        cat ticket.txt | pcdc run build/support.smollm2-135m.pcdc --context - --json | jq .parsed_json
+    """
+    if (context is None) == (text is None):
+        raise typer.BadParameter("give either --context or --text")
+    body = text if text is not None else read_context(str(context))
+    from pcdc_runtime import load
+
+    with load(artifact, model=model) as engine:
+        result = engine.run(
+            body,
+            fields=None if fields is None else fields.split(","),
+            scoring=None if scoring is None else scoring.value,
+            temperature=temperature,
+        )
+    if as_json:
+        print_json(result.to_dict())
+        return
+    from .show import result_table
+
+    typer.echo(result_table(result, threshold, terminal=sys.stdout.isatty()), nl=False)
+
+
+def read_context(source: str) -> str:
+    """The text of a file, or of stdin for "-". Raises PcdcError."""
+    try:
+        data = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
+    except OSError as error:
+        raise InputError(source, f"cannot be read ({error.strerror})", help="check the path") from None
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ContextNotTextError(
+            source,
+            f"has byte 0x{data[error.start]:02X} at offset {error.start}",
+            "a context is UTF-8 text",
+            "convert the file, or pass the text with --text",
+        ) from None
+
+
+class InputError(PcdcError):
+    """A file that the command line names cannot be read."""
+
+    code = "PCDC710"
+    title = "input not readable"
+
+
+@app.command()
+def inspect(
+    artifact: ArtifactPath,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    prompt: Annotated[
+        bool, typer.Option("--prompt", help="Print the prompt's text and nothing else.")
+    ] = False,
+) -> None:
+    """Show what an artifact holds: tokens of every choice, tries, END sets, collisions. Needs no weights.
+
+    Examples:
+
+        pcdc inspect build/support.smollm2-135m.pcdc
+
+        pcdc inspect build/support.smollm2-135m.pcdc --json | jq '.fields[].collisions'
+    """
+    from pcdc_runtime.artifact import read
+
+    from .describe import describe, token_bytes_of
+
+    loaded = read(artifact)
+    if prompt:
+        typer.echo(loaded.prompt_text)
+        return
+    spelled, note = token_bytes_of(loaded)
+    if note:
+        typer.echo(note, err=True)
+    view = describe(loaded, spelled)
+    if as_json:
+        print_json(view.to_dict())
+        return
+    from .show import artifact_picture
+
+    typer.echo(artifact_picture(view, terminal=sys.stdout.isatty()), nl=False)
+
+
+@app.command()
+def models(
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """List the model aliases.
+
+    Example:
+
+        pcdc models
+    """
+    from .doctor import model_rows
+    from .show import table
+
+    rows = model_rows()
+    if as_json:
+        print_json([{"alias": alias, "source": source, "cached": cached} for alias, source, cached in rows])
+        return
+    cells = [[alias, source, "yes" if cached else "no"] for alias, source, cached in rows]
+    typer.echo(table(["alias", "source", "cached"], cells, terminal=sys.stdout.isatty()), nl=False)
+
+
+@app.command()
+def doctor(
+    model: Model = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """Check this machine: versions, device, BLAS, model cache; with --model the numeric drift as well.
+
+    Examples:
+
+        pcdc doctor
+
+        pcdc doctor --model smollm2-135m
+    """
+    from .doctor import examine
+    from .show import table
+
+    checks = examine(model)
+    if as_json:
+        print_json([{"check": c.name, "value": c.value, "ok": c.ok} for c in checks])
+    else:
+        rows = [[c.name, c.value, "ok" if c.ok else "!"] for c in checks]
+        typer.echo(table(["check", "value", ""], rows, terminal=sys.stdout.isatty()), nl=False)
+    if not all(c.ok for c in checks):
+        raise typer.Exit(1)

@@ -1,0 +1,132 @@
+"""Where artifacts are written and how: safe names, atomic replacement, the build log.
+
+A reader sees the old file or the new one, never a part of one. Writers hold a lock on their temporary
+file, so that a later build can tell one left behind by a killed process from one in use.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import secrets
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path, PurePath
+
+SUFFIX = ".pcdc"
+LOG_NAME = "log.jsonl"
+MAX_PART = 80
+RESERVED = frozenset(
+    ["con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(10))]
+)
+
+
+def safe_part(text: str) -> str:
+    """One component of a file name that every file system takes, holding only `[a-z0-9._-]`.
+
+    Where that changes the text, 8 digest characters keep it apart from others that reduce to the same.
+    """
+    folded = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
+    reduced = re.sub(r"[^a-z0-9._-]+", "-", folded).strip(".-")[:MAX_PART]
+    if reduced.split(".")[0] in RESERVED:
+        reduced = reduced.replace(".", "-")
+    elif reduced == text != "":
+        return text
+    return f"{reduced or 'unnamed'}-{short_digest(text)}"
+
+
+def short_digest(text: str) -> str:
+    """The 8 digest characters that keep two names apart."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+
+
+def artifact_names(sources: Sequence[tuple[PurePath, str, str]]) -> list[PurePath]:
+    """Relative artifact paths for `(path below its root without suffix, model, source as given)`.
+
+    The folders of the relative path are mirrored. Where two would share a name, also by case or by where
+    the dot between schema and model stands, both get digest characters of their source.
+    """
+    plain = [_named(relative, model) for relative, model, _ in sources]
+    taken = Counter(plain)
+    return [
+        name if taken[name] == 1 else _named(relative, model, short_digest(f"{source}\0{model}"))
+        for name, (relative, model, source) in zip(plain, sources, strict=True)
+    ]
+
+
+def _named(relative: PurePath, model: str, digest: str = "") -> PurePath:
+    *folders, schema = relative.parts
+    stem = f"{safe_part(schema)}-{digest}" if digest else safe_part(schema)
+    return PurePath(*map(safe_part, folders), f"{stem}.{safe_part(model)}{SUFFIX}")
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replace `path` by `data`, durably, or leave it as it was and raise OSError.
+
+    Makes the folder where it is missing. Leaves no temporary file behind.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = _locked_temporary(path)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+            temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def sweep(folder: Path) -> None:
+    """Remove temporary files that killed builds left in `folder`; those in use stay."""
+    for leftover in folder.glob(f".*{SUFFIX}.*.tmp"):
+        with suppress(OSError):
+            descriptor = os.open(leftover, os.O_RDWR)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                leftover.unlink()
+            finally:
+                os.close(descriptor)
+
+
+def append_log(folder: Path, line: Mapping[str, object]) -> None:
+    """Add one line to the folder's build log. Raises OSError. Nothing reads it but people."""
+    folder.mkdir(parents=True, exist_ok=True)
+    data = (json.dumps(line, ensure_ascii=False) + "\n").encode("utf-8", "surrogateescape")
+    descriptor = os.open(folder / LOG_NAME, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    try:
+        os.write(descriptor, data)
+    finally:
+        os.close(descriptor)
+
+
+def _locked_temporary(path: Path) -> tuple[int, Path]:
+    while True:
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        except OSError:
+            # A file system without locks: a sweep cannot take the lock there either.
+            return descriptor, temporary
+        if os.fstat(descriptor).st_nlink:
+            return descriptor, temporary
+        # A sweep took the file between its creation and its lock.
+        os.close(descriptor)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        # Some network file systems refuse this; the file is in place all the same.
+        with suppress(OSError):
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

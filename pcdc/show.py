@@ -1,0 +1,149 @@
+"""Rendering for people: aligned tables, rich tables on a terminal, trie pictures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from io import StringIO
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.tree import Tree
+
+from .describe import ArtifactView, FieldView, Token
+from .diagnostics import visible
+
+if TYPE_CHECKING:
+    from pcdc_runtime.result import Result
+
+MAX_SHOWN = 12
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, terminal: bool) -> str:
+    """Rows as text: with rich's rules and colours on a terminal, else only aligned columns."""
+    lines = [[visible(cell) for cell in row] for row in [header, *rows]]
+    if terminal:
+        drawn = Table(*map(escape, lines[0]))
+        for line in lines[1:]:
+            drawn.add_row(*map(escape, line))
+        return _drawn(drawn, terminal=True)
+    widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
+    padded = (
+        [cell + " " * (width - cell_len(cell)) for cell, width in zip(line, widths, strict=True)]
+        for line in lines
+    )
+    return "".join("  ".join(line).rstrip() + "\n" for line in padded)
+
+
+def result_table(result: Result, threshold: float, *, terminal: bool) -> str:
+    """Every answer with its probability, then one line about the run."""
+    rows = [
+        [
+            name,
+            json.dumps(field.value, ensure_ascii=False),
+            f"{field.prob:.4f}",
+            "-" if field.legal_mass is None else f"{field.legal_mass:.4f}",
+            f"{field.margin:.2f}",
+            _note(field.prob < threshold, field.tie, field.near_tie, threshold),
+        ]
+        for name, field in result.fields.items()
+    ]
+    header = ["field", "value", "probability", "legal mass", "margin", "note"]
+    run = (
+        f"prefill {result.prefill_ms:.1f} ms, tree pass {result.suffix_eval_ms:.1f} ms, "
+        f"{result.sequential_forward_passes} passes, {result.nodes} nodes, "
+        f"{result.context_tokens} context tokens, scoring {result.scoring}, "
+        f"artifact {result.artifact_digest[:12]}, model {result.model}\n"
+    )
+    return table(header, rows, terminal=terminal) + run
+
+
+def _note(below: bool, tie: bool, near_tie: bool, threshold: float) -> str:
+    notes = [f"below {threshold:g}"] if below else []
+    if tie or near_tie:
+        notes.append("tie" if tie else "near tie")
+    return ", ".join(notes)
+
+
+def artifact_picture(view: ArtifactView, *, terminal: bool) -> str:
+    """An artifact for people: its prompt's size, and per field candidates, END sets, collisions, trie."""
+    inputs = "".join(f"  {key}: {value[:12]}\n" for key, value in view.inputs.items())
+    head = (
+        f"schema {view.name}, model {view.model}, scoring {view.scoring}, temperature {view.temperature:g}\n"
+        f"digest {view.digest}\n"
+        f"prompt: {view.head_tokens} head tokens, {view.tail_tokens} tail tokens\n"
+        f"forest: {view.nodes} nodes, {view.forms} surface forms\n"
+        f"inputs:\n{inputs}"
+    )
+    return head + "".join("\n" + _field_picture(field, terminal) for field in view.fields)
+
+
+def _field_picture(field: FieldView, terminal: bool) -> str:
+    reads = ", ".join(f"{rule} {count}" for rule, count in field.reads.items())
+    rows = [
+        [
+            c.choice,
+            tokens_text(c.tokens),
+            "yes" if c.is_single_token else "no",
+            str(len(c.forms)),
+        ]
+        for c in field.candidates
+    ]
+    parts = [
+        f"field {field.name} ({field.type}): {visible(field.description)}\n",
+        f"suffix: {tokens_text(field.suffix)}\n",
+        f"nodes: {field.nodes}; read by {reads}\n",
+        table(["choice", "tokens", "single token", "forms"], rows, terminal=terminal),
+        *(
+            f"END set {end.index}: {end.size} tokens"
+            + ("" if end.remainder is None else f" that begin with {end.remainder!r}")
+            + f", such as {tokens_text(end.examples)}\n"
+            for end in field.ends
+        ),
+        *_collision_lines(field),
+        _trie_picture(field, terminal),
+    ]
+    return "".join(parts)
+
+
+def _collision_lines(field: FieldView) -> list[str]:
+    found = field.collisions
+    lines = [f"same first token: {_labels(group)}\n" for group in found.first_token]
+    lines += [f"token prefix: {short!r} of {long!r}\n" for short, long in found.prefixes[:MAX_SHOWN]]
+    if len(found.prefixes) > MAX_SHOWN:
+        lines.append(f"token prefix: {len(found.prefixes) - MAX_SHOWN} more pairs\n")
+    if found.merges:
+        lines.append(f"merges with a quote: {_labels(found.merges)}\n")
+    return lines
+
+
+def _labels(labels: Sequence[str]) -> str:
+    more = f" and {len(labels) - MAX_SHOWN} more" if len(labels) > MAX_SHOWN else ""
+    return ", ".join(map(repr, labels[:MAX_SHOWN])) + more
+
+
+def _trie_picture(field: FieldView, terminal: bool) -> str:
+    trees: list[Tree] = []
+    for row in field.trie:
+        ends = f"  => {_labels(row.ends)}" if row.ends else ""
+        label = escape(f"{tokens_text(row.tokens)}{ends}")
+        trees.append(Tree(label) if row.parent < 0 else trees[row.parent].add(label))
+    return _drawn(trees[0], terminal=terminal)
+
+
+def tokens_text(tokens: Sequence[Token]) -> str:
+    """Tokens as quoted text with ids, or ids alone where their text is not known."""
+    return " ".join(str(t.id) if t.text is None else f"{t.text!r}:{t.id}" for t in tokens)
+
+
+def _drawn(renderable: Table | Tree, *, terminal: bool) -> str:
+    buffer = StringIO()
+    if terminal:
+        console = Console(file=buffer, force_terminal=True, highlight=False)
+    else:
+        console = Console(file=buffer, color_system=None, width=10_000, highlight=False)
+    console.print(renderable, soft_wrap=not terminal)
+    return buffer.getvalue()
