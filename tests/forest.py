@@ -5,7 +5,6 @@ The oracle runs every root-to-leaf path as an ordinary text, without a cache. It
 
 import mlx.core as mx
 import numpy as np
-from pcdc_runtime.blas import load_fast_blas
 from pcdc_runtime.mlx_model import MlxModel
 from pcdc_runtime.model import cache_windows
 from seeded import VOCAB, WINDOW, seeded
@@ -24,7 +23,6 @@ def tiny(family, dtype="float32", *, bits=None, chunk=CHUNK, **changes):
     """A tiny model of a family, wired as load_model wires one."""
     from mlx_lm.models.cache import make_prompt_cache
 
-    load_fast_blas()
     language = seeded(family, dtype, bits=bits, **changes)
     return MlxModel(language, family, cache_windows(family, make_prompt_cache(language)), chunk=chunk)
 
@@ -59,7 +57,6 @@ def path(slot, parents=PARENTS):
 
 def plain(family, dtype="float32", *, bits=None, ids=IDS, parents=PARENTS, **changes):
     """Log-probabilities of every slot by plain forwards of the unwired model."""
-    load_fast_blas()
     model = seeded(family, dtype, bits=bits, **changes)
     result = np.full((len(parents), VOCAB), np.nan)
     for leaf in sorted(set(range(len(parents))) - set(parents)):

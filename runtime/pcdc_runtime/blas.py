@@ -1,8 +1,8 @@
 """A fast BLAS for MLX on Linux CPUs.
 
-The packaged Linux build of MLX is linked to the reference BLAS, 20 to 40 times slower than MKL or OpenBLAS.
-Its calls are bound when they are first made, so a library loaded with global symbols before the first
-matrix product takes their place.
+The packaged Linux CPU build of MLX is linked to the reference BLAS, 20 to 40 times slower than MKL or
+OpenBLAS. Python binds a library's calls when it imports it, so another library takes their place if it is
+loaded with global symbols before MLX is imported.
 """
 
 from __future__ import annotations
@@ -33,10 +33,16 @@ class Blas:
 def load_fast_blas() -> Blas:
     """Load the first fast BLAS that is installed, once per process, and say so on the `pcdc_runtime` logger.
 
-    Call it before the first matrix product; later it has no effect. Other systems keep what MLX links to.
+    Call it before MLX is imported; later it can only warn. Builds of MLX other than the Linux CPU one keep
+    what they link to.
     """
-    if sys.platform != "linux":
+    if sys.platform != "linux" or not _has_cpu_build():
         return Blas("system", None)
+    if "mlx.core" in sys.modules:
+        logger.warning(
+            "MLX was imported first and keeps its slow BLAS; import pcdc_runtime's parts before it"
+        )
+        return Blas("reference", None)
     for name, path in candidates():
         try:
             ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
@@ -62,3 +68,11 @@ def candidates() -> Iterator[tuple[str, str]]:
         if file.name.startswith("libmkl_rt.so")
     )
     yield from (("openblas", path) for path in OPENBLAS)
+
+
+def _has_cpu_build() -> bool:
+    try:
+        metadata.distribution("mlx-cpu")
+    except metadata.PackageNotFoundError:
+        return False
+    return True

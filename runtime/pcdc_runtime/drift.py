@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from .artifact import Artifact
 from .engine import Engine
+from .fast_mlx import mx
 from .loaded import LoadedModel
 from .model import LanguageModel, load_model
 from .models import resolve

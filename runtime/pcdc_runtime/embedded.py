@@ -105,7 +105,7 @@ def write_tokenizer_files(gguf: Gguf, folder: Path) -> None:
 
 def write_weights(gguf: Gguf, target: Path) -> None:
     """Write the tensors, still quantized, under the names that mlx-lm's llama uses. Raises OSError."""
-    import mlx.core as mx
+    from .fast_mlx import mx
 
     names = _tensor_names(gguf)
     loaded = mx.load(str(gguf.path), format="gguf")

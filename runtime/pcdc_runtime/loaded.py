@@ -13,10 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-import mlx.core as mx
 from tokenizers import Tokenizer
 
 from .errors import EngineClosedError
+from .fast_mlx import mx
 from .models import resolve
 from .prefix import PrefixCache
 from .tokenizer import fingerprint, load_tokenizer

@@ -11,12 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import mlx.core as mx
 import numpy as np
-from mlx.nn.layers.base import Module
 
 from .artifact import Ints
 from .errors import ModelNotSupportedError
+from .fast_mlx import Module, mx
 from .tree import Slots, chunks
 
 CHUNK = 512
@@ -289,7 +288,8 @@ def _probe(model: MlxModel) -> tuple[int, str, int]:
             sequence.append(ids[8:], parents[8:]),
         ]
         hidden = mx.concatenate(parts)
-        worst = max(_difference(model, sequence, hidden, _path(parents, leaf)) for leaf in (6, 8, 9, 10))
+        paths = [_path(parents, leaf) for leaf in (6, 8, 9, 10)]
+        worst = np.max([_difference(model, sequence, hidden, path) for path in paths])
     except Exception as error:
         raise _drift(model.name, f"cannot run a tree pass ({type(error).__name__}: {error})") from error
     dtype = str(hidden.dtype).rpartition(".")[2]

@@ -17,9 +17,7 @@ from .blas import load_fast_blas
 from .errors import ExtraMissingError, ModelNotFoundError, ModelNotSupportedError
 
 if TYPE_CHECKING:
-    import mlx.core as mx
-    from mlx.nn.layers.base import Module
-
+    from .fast_mlx import Module, mx
     from .mlx_model import MlxModel
 
     Hidden: TypeAlias = mx.array
@@ -122,23 +120,23 @@ class LanguageModel(Protocol):
         ...
 
 
-def load_model(folder: Path, name: str | None = None) -> MlxModel:
+def load_model(folder: Path, name: str | None = None, *, float32: bool | None = None) -> MlxModel:
     """Load an mlx-lm folder in the calling thread, which then owns the model and everything made with it.
 
-    On Linux CPUs the weights become float32: half-precision and quantized products are slow there. Raises
-    ExtraMissingError, ModelNotFoundError, ModelNotSupportedError.
+    `float32` says whether the weights become float32; None means only on Linux CPUs, where half-precision
+    and quantized products are slow. Raises ExtraMissingError, ModelNotFoundError, ModelNotSupportedError.
     """
     name = name or folder.name
     config = _read_config(folder)
     _check_config(name, config)
-    if sys.platform == "linux":
-        load_fast_blas()
+    # mlx-lm imports MLX, so this comes before.
+    load_fast_blas()
     try:
-        import mlx.core as mx
         from mlx_lm.models.cache import make_prompt_cache
         from mlx_lm.utils import dequantize_model
         from mlx_lm.utils import load_model as load_weights
 
+        from .fast_mlx import mx
         from .mlx_model import MlxModel
     except ImportError as error:
         raise ExtraMissingError(
@@ -154,21 +152,24 @@ def load_model(folder: Path, name: str | None = None) -> MlxModel:
     # Some families of mlx-lm end the process where a package of theirs is missing.
     except (Exception, SystemExit) as error:
         raise _refused(name, f"cannot be loaded ({type(error).__name__}: {error})") from error
-    if sys.platform == "linux" and mx.default_device().type == mx.DeviceType.cpu:
+    if float32 is None:
+        float32 = sys.platform == "linux" and mx.default_device().type == mx.DeviceType.cpu
+    if float32:
         model = _as_float32(name, model, dequantize_model)
     mx.eval(model.parameters())
     language = model
     while "language_model" in language:
         language = language["language_model"]
-    family = str(getattr(language, "model_type", config["model_type"]))
-    if family not in VERIFIED:
-        logger.warning("%s: family %s has not been verified, only probed", name, family)
-    return MlxModel(
+    loaded = MlxModel(
         language,
         name,
         cache_windows(name, make_prompt_cache(language)),
         window=_first(config, "max_position_embeddings"),
     )
+    family = str(getattr(language, "model_type", config["model_type"]))
+    if family not in VERIFIED:
+        logger.warning("%s: family %s has not been verified, only probed", name, family)
+    return loaded
 
 
 def cache_windows(name: str, caches: Sequence[object]) -> list[int | None]:
@@ -222,7 +223,7 @@ def _maps(config: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _as_float32(name: str, model: Module, dequantize: Any) -> Module:
-    import mlx.core as mx
+    from .fast_mlx import mx
 
     modules = [module for _, module in model.named_modules()]  # type: ignore[no-untyped-call]
     if any("global_scale" in module for module in modules):

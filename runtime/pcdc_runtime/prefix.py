@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import mlx.core as mx
 import numpy as np
 
 from .artifact import Ints
+from .fast_mlx import mx
 from .tokenizer import common_prefix
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
 from .artifact import CompiledField, Value
 from .errors import ScoreError, TemperatureError
+from .fast_mlx import mx
 from .plan import Plan, Sums
 from .result import FieldResult
 
