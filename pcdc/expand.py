@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import unquote
@@ -23,7 +24,7 @@ from .schema import Choice, label_of
 from .source import Array, Node, Object, Report, Scalar
 
 MAX_LEVELS = 64
-MAX_REFERENCES = 10_000
+_INDEX = re.compile("0|[1-9][0-9]{0,8}")
 
 TYPES = frozenset(("boolean", "enum", "string", "number", "integer", "null", "object", "array"))
 _SYNONYMS = {"bool": "boolean", "str": "string", "int": "integer", "float": "number", "none": "null"}
@@ -43,13 +44,13 @@ class Expanded:
 
 
 class Expansion:
-    """Reads the fields of one document; the number of references it may still follow goes down."""
+    """Reads the fields of one document; what a reference leads to is read once, however often it is used."""
 
     def __init__(self, root: Object, report: Report, malformed: ShapeCheck) -> None:
         self._root = root
         self._report = report
         self._malformed = malformed
-        self._references = MAX_REFERENCES
+        self._referred = dict[int, Expanded | None]()
 
     def expand(
         self, subject: str, node: Node, pointer: str, at: int, trail: tuple[str, ...] = (), level: int = 1
@@ -98,12 +99,6 @@ class Expansion:
             cycle = " -> ".join(f"#{p}" for p in (*trail[trail.index(pointer) :], pointer))
             help = "break the cycle: one of them must list choices"
             self._report.add("PCDC224", reference.at, subject, f"refers to itself: {cycle}", "", help)
-            return None
-        self._references -= 1
-        if self._references < 0:
-            if self._references == -1:
-                limit = f"at most {MAX_REFERENCES} in one definition"
-                self._report.add("PCDC225", reference.at, subject, "follows too many references", limit)
             return None
         node: Node | None = self._root
         for token in pointer.split("/")[1:]:
@@ -189,7 +184,11 @@ class Expansion:
             found = self.resolve(subject, value, trail)
             if found is None:
                 return None
-            return self.expand(subject, found[0], found[1], value.at, (*trail, found[1]), level + 1)
+            target, place = found
+            if id(target) not in self._referred:
+                referred = self.expand(subject, target, place, value.at, (*trail, place), level + 1)
+                self._referred[id(target)] = referred
+            return self._referred[id(target)]
         if key == "const":
             literal = self._literal(subject, value, "`const`", at, _note(node))
             return None if literal is None else _expanded([literal])
@@ -306,6 +305,6 @@ def _union(branches: list[Expanded | None]) -> Expanded | None:
 def _step(node: Node | None, token: str) -> Node | None:
     if isinstance(node, Object):
         return node.get(token)
-    if isinstance(node, Array) and token.isascii() and token.isdigit() and int(token) < len(node.items):
+    if isinstance(node, Array) and _INDEX.fullmatch(token) and int(token) < len(node.items):
         return node.items[int(token)]
     return None

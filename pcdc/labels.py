@@ -54,9 +54,10 @@ def check_name(name: str, at: int, report: Report) -> None:
 
 def check_choices(field: str, choices: Sequence[Declared], report: Report) -> None:
     """Report choices whose text cannot be scored, equal choices, and choices hard to tell apart."""
+    owner = f"field {quoted(field)}"
     for position, declared in enumerate(choices, 1):
-        _check_text(f"choice {position} of field {quoted(field)}", declared, report)
-    _check_equal(field, choices, report)
+        _check_text(f"choice {position} of {owner}", declared, report)
+    _check_equal(owner, choices, report)
 
 
 def _check_text(subject: str, declared: Declared, report: Report) -> None:
@@ -99,14 +100,14 @@ def _hidden(text: str, allowed: str) -> list[str]:
     return list(found)
 
 
-def _check_equal(field: str, choices: Sequence[Declared], report: Report) -> None:
+def _check_equal(owner: str, choices: Sequence[Declared], report: Report) -> None:
     by_value = dict[object, int]()
     by_label = dict[str, int]()
     by_canon = dict[str, int]()
     by_look = dict[tuple[str, str], int]()
     for position, declared in enumerate(choices, 1):
         choice, at = declared.choice, declared.at
-        subject = f"choice {position} of field {quoted(field)}"
+        subject = f"choice {position} of {owner}"
         first = by_value.setdefault(_identity(choice), position)
         if first != position:
             fact = f"{shown(choice)} is choice {first} again"
@@ -155,8 +156,11 @@ def _folded(label: str) -> str:
 
 def _looks(label: str) -> tuple[tuple[str, str], ...]:
     """Keys that are equal for texts a reader may take for each other."""
+    folded = _folded(label)
+    if label.isascii():
+        return ("fold", folded), ("look", folded)
     plain = "".join(c for c in unicodedata.normalize("NFKC", label) if unicodedata.category(c) != "Cf")
-    return ("fold", _folded(label)), ("look", " ".join(plain.translate(_LETTERS).casefold().split()))
+    return ("fold", folded), ("look", " ".join(plain.translate(_LETTERS).casefold().split()))
 
 
 def _difference(a: str, b: str) -> str:

@@ -11,11 +11,22 @@ from math import isfinite
 from typing import NoReturn
 
 from .diagnostics import code_points, quoted
-from .source import MAX_DEPTH, MAX_DIGITS, Array, Member, Node, Object, Report, Scalar
+from .source import (
+    MAX_DEPTH,
+    MAX_DIGITS,
+    MAX_REPEATS,
+    MAX_VALUES,
+    Array,
+    Member,
+    Node,
+    Object,
+    Report,
+    Scalar,
+)
 
 _BLANKS = re.compile(r"[ \t\n\r]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
-_NUMBER_LIKE = re.compile(r"[-+.0-9][-+.0-9eE_xXa-fA-F]*")
+_NUMBER_REST = re.compile(r"[-+.0-9A-Za-z_]+")
 _WORD = re.compile(r"-?[A-Za-z_$][A-Za-z0-9_$]*")
 _PLAIN = re.compile(r'[^"\\\x00-\x1f]*')
 _HEX = re.compile(r"[0-9a-fA-F]{4}")
@@ -46,6 +57,7 @@ class _Reader:
         self.report = report
         self.text = report.source.text
         self.at = 0
+        self.values = 0
 
     def document(self) -> Node:
         self.blanks()
@@ -73,25 +85,32 @@ class _Reader:
 
     def blanks(self) -> str:
         """Skip blanks; gives the character after them."""
+        first = self.peek()
+        if first > " ":
+            return first
         match = _BLANKS.match(self.text, self.at)
         self.at = match.end() if match else self.at
         return self.peek()
 
     def value(self, depth: int) -> Node:
         start, first = self.at, self.peek()
+        self.values += 1
+        if self.values > MAX_VALUES:
+            help = "a field has at most 255 choices; split large lists before they reach a definition"
+            raise _Refused("PCDC102", start, "holds too many values", f"at most {MAX_VALUES}", help)
         if first == '"':
             return Scalar(start, self.string())
-        if first in ("{", "["):
+        if first and first in "{[":
             if depth > MAX_DEPTH:
                 help = "schemas are flat: a definition needs no more than a dozen levels"
                 raise _Refused("PCDC107", start, "is nested too deep", f"at most {MAX_DEPTH} levels", help)
             return self.object(depth) if first == "{" else self.array(depth)
-        word = _WORD.match(self.text, start)
-        if word:
-            return self.word(word.group(), word.end())
         number = _NUMBER.match(self.text, start)
         if number:
             return self.number(number)
+        word = _WORD.match(self.text, start)
+        if word:
+            return self.word(word.group(), word.end())
         return self.unexpected("where a value belongs")
 
     def word(self, word: str, end: int) -> Scalar:
@@ -109,19 +128,12 @@ class _Reader:
     def number(self, match: re.Match[str]) -> Scalar:
         start, self.at = self.at, match.end()
         spelling = match.group()
-        like = _NUMBER_LIKE.match(self.text, start)
-        whole = like.group() if like else spelling
-        if len(whole) > len(spelling):
-            fact = (
-                "has a leading zero"
-                if spelling in ("0", "-0") and whole[len(spelling)].isdigit()
-                else "is not JSON"
-            )
-            self.refuse(
-                f"has the number {quoted(whole)}, which {fact}",
-                start,
-                "write codes as text, in double quotes",
-            )
+        rest = _NUMBER_REST.match(self.text, self.at)
+        if rest:
+            whole = spelling + rest.group()
+            zero = spelling in ("0", "-0") and rest.group()[0].isdigit()
+            fact = f"has the number {quoted(whole)}, which {'has a leading zero' if zero else 'is not JSON'}"
+            self.refuse(fact, start, "write codes as text, in double quotes")
         if match.group(1) is None and match.group(2) is None:
             if len(spelling) > MAX_DIGITS:
                 self.refuse(
@@ -166,6 +178,11 @@ class _Reader:
         self.blanks()
         value = self.value(depth + 1)
         if key in members:
+            if len(self.report.diagnostics) == MAX_REPEATS:
+                help = "remove the repeated keys; what follows was not read"
+                raise _Refused(
+                    "PCDC106", start, "repeats many keys", f"the first {MAX_REPEATS} are named", help
+                )
             lines = self.line(members[key].at), self.line(start)
             fact = f"is declared on line {lines[0]} and again on line {lines[1]}"
             help = "remove or rename one of them; which of the two was meant cannot be told"

@@ -18,6 +18,8 @@ from .diagnostics import RULES, Diagnostic, Location, quoted, visible
 
 MAX_FILE_BYTES = 8 * 1024 * 1024
 MAX_DEPTH = 64
+MAX_REPEATS = 100
+MAX_VALUES = 1_000_000
 MAX_DIGITS = 1000
 NOWHERE = -1
 
@@ -91,11 +93,12 @@ class SchemaSource:
         number = bisect_right(self._starts, at)
         start = self._starts[number - 1]
         end = self._starts[number] if number < len(self._starts) else len(self.text)
-        line = self.text[start:end].rstrip("\r\n")
-        column = at - start
-        first = max(0, min(column - _EXCERPT // 2, len(line) - _EXCERPT))
-        before = ("…" if first else "") + visible(line[first:column])
-        after = visible(line[column : first + _EXCERPT]) + ("…" if first + _EXCERPT < len(line) else "")
+        while end > start and self.text[end - 1] in "\r\n":
+            end -= 1
+        first = max(start, min(at - _EXCERPT // 2, end - _EXCERPT))
+        last = min(end, first + _EXCERPT)
+        before = ("…" if first > start else "") + visible(self.text[first:at])
+        after = visible(self.text[at:last]) + ("…" if last < end else "")
         return f"{number:5} | {before}{after}\n      | {' ' * _width(before)}^"
 
 

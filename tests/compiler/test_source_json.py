@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pcdc.reader import read_json
-from pcdc.source import MAX_DEPTH, Array, Object, Report, SchemaSource
+from pcdc.source import MAX_DEPTH, MAX_REPEATS, MAX_VALUES, Array, Object, Report, SchemaSource
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)))
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT
@@ -149,6 +149,20 @@ def test_report_21_keys_are_compared_after_their_escapes():
     assert diagnostic.code == "PCDC106"
 
 
+def test_report_21_repeated_keys_are_named_up_to_a_stated_number():
+    node, diagnostics = read("{" + '"a": 1, ' * 1000 + '"b": 2}')
+    assert node is None
+    assert {d.code for d in diagnostics} == {"PCDC106"}
+    assert len(diagnostics) == MAX_REPEATS + 1
+
+
+def test_the_number_of_values_is_limited():
+    node, (diagnostic,) = read("[" + "1," * MAX_VALUES + "1]")
+    assert node is None
+    assert diagnostic.code == "PCDC102"
+    assert str(MAX_VALUES) in diagnostic.limit
+
+
 def test_report_27_five_thousand_levels_are_a_normal_error():
     node, (diagnostic,) = read("[" * 5000 + "]" * 5000)
     assert node is None
@@ -197,6 +211,13 @@ def test_the_caret_stands_below_the_place_also_behind_wide_and_invisible_charact
     assert line == '    1 | {"开心<U+202E>": nope}'
     # Two wide characters take two columns each.
     assert len(caret) - 1 == line.index("nope") + 2
+
+
+def test_the_caret_at_the_end_of_a_line_stands_behind_it():
+    (diagnostic,) = read('{"a": 1\n')[1]
+    assert diagnostic.excerpt == "    2 | \n      | ^"
+    (diagnostic,) = read('{"a": 1')[1]
+    assert diagnostic.excerpt == '    1 | {"a": 1\n      |        ^'
 
 
 def test_a_long_line_is_cut_around_the_place():
