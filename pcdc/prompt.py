@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -200,9 +201,13 @@ def _unsupported(model: str, fact: str, code: str = "PCDC301", help: str = "") -
 
 
 def _render(template: str, special_tokens: dict[str, str], messages: list[dict[str, str]]) -> str:
-    from transformers.utils.chat_template_utils import render_jinja_template
+    # transformers advises to install PyTorch on every import; only its templates are wanted here.
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+    from transformers.utils import chat_template_utils
 
-    rendered, _ = render_jinja_template(
+    # Its annotation says text, it gives texts and index lists.
+    render: Any = chat_template_utils.render_jinja_template
+    rendered, _ = render(
         conversations=[messages],
         chat_template=_PIN_CLOCK + template,
         add_generation_prompt=True,

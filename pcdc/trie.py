@@ -29,6 +29,17 @@ class Forest:
     form_counts: tuple[tuple[int, ...], ...]
 
 
+@dataclass(frozen=True)
+class _FormRow:
+    """One form's entries in the form arrays, its END set still by remainder."""
+
+    choice: int
+    node: int
+    remainder: Remainder
+    cut: int
+    reads: int
+
+
 @dataclass
 class _Growth:
     """The forest while it grows: one entry per node; `branches` holds the current field's edges."""
@@ -65,7 +76,7 @@ def grow_forest(tokenized: TokenizedSchema, root_token: int, vocabulary: Vocabul
     """Merge all forms into one forest below `root_token`, in declaration order."""
     growth = _Growth([root_token], [-1], [0], [-1], [0])
     skip = len(tokenized.opening)
-    rows: list[tuple[int, int, Remainder, int, int]] = []
+    rows: list[_FormRow] = []
     anchors, suffixes, counts, choice = [], [], [], 0
     for owner, one in enumerate(tokenized.fields):
         field_rows, anchor, suffix = _grow_field(growth, one, owner, skip, choice)
@@ -74,12 +85,15 @@ def grow_forest(tokenized: TokenizedSchema, root_token: int, vocabulary: Vocabul
         suffixes.append(suffix)
         counts.append(tuple(len(forms) for forms in one.forms))
         choice += len(one.forms)
-    numbered, ends = _end_sets([row[2] for row in rows], vocabulary)
-    columns = [[row[i] for row in rows] for i in (0, 1, 3, 4)]
+    numbered, ends = _end_sets([row.remainder for row in rows], vocabulary)
     return Forest(
         nodes=Nodes(*map(_ints, (growth.token, growth.parent, growth.depth, growth.owner, growth.reads))),
         forms=Forms(
-            _ints(columns[0]), _ints(columns[1]), _ints(numbered), _ints(columns[2]), _ints(columns[3])
+            choice=_ints([row.choice for row in rows]),
+            node=_ints([row.node for row in rows]),
+            end=_ints(numbered),
+            cut=_ints([row.cut for row in rows]),
+            reads=_ints([row.reads for row in rows]),
         ),
         ends=ends,
         anchors=tuple(anchors),
@@ -94,15 +108,15 @@ def _ints(values: Sequence[int]) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
 
 def _grow_field(
     growth: _Growth, one: TokenizedField, owner: int, skip: int, first_choice: int
-) -> tuple[list[tuple[int, int, Remainder, int, int]], int, int]:
-    """Add one field; gives its form rows (choice, node, remainder, cut, reads), anchor and suffix nodes."""
+) -> tuple[list[_FormRow], int, int]:
+    """Add one field; gives its form rows, anchor and suffix nodes."""
     paths = [form.path[skip:] for forms in one.forms for form in forms]
     remainders = [form.remainder for forms in one.forms for form in forms]
     owners = [index for index, forms in enumerate(one.forms) for _ in forms]
     growth.branches.clear()
     trails = [growth.walk(path, owner) for path in paths]
     anchor = trails[0][one.anchor - skip]
-    events = [
+    events: list[list[Event]] = [
         [*zip(trail[one.anchor - skip :], path[one.anchor - skip :], strict=False), (trail[-1], remainder)]
         for trail, path, remainder in zip(trails, paths, remainders, strict=True)
     ]
@@ -125,7 +139,7 @@ def _grow_field(
             counted.add(form[cut - 1])
             reads |= IDENTIFY
             growth.mark(form[cut - 1][0], IDENTIFY)
-        rows.append((first_choice + choice, trail[-1], remainder, cut, reads))
+        rows.append(_FormRow(first_choice + choice, trail[-1], remainder, cut, reads))
     suffix = _last_shared(trails)
     return rows, anchor, suffix
 
