@@ -131,7 +131,8 @@ def _walk(top: Path, out: Path) -> Iterator[Path]:
             for name in below
             if name not in NOT_SOURCES and not name.startswith(".") and Path(folder, name).resolve() != out
         )
-        yield from (Path(folder, name) for name in sorted(files) if name.endswith(".json"))
+        found = (name for name in sorted(files) if name.endswith(".json") and not name.startswith("."))
+        yield from (Path(folder, name) for name in found)
 
 
 class _Lane:
