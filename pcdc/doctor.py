@@ -92,9 +92,9 @@ def _model(name: str) -> list[Check]:
     from pcdc_runtime.drift import measure_drift
 
     try:
-        files = models.resolve(name, weights=False)
+        files = models.resolve(name, weights=True)
         found = Check("model", f"{files.name} in {files.folder}")
-        drift = measure_drift(api.compile(EXAMPLE, name), EXAMPLE_CONTEXT)
+        drift = measure_drift(api.compile(EXAMPLE, name), files.folder, EXAMPLE_CONTEXT)
     except PcdcError as error:
         return [Check("model", f"{error.subject} {error.fact}", False)]
     measured = f"{drift.nats:.2g} nats between the weights as stored ({drift.dtype}) and float32"

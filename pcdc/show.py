@@ -29,7 +29,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, terminal: boo
         drawn = Table(*map(escape, lines[0]))
         for line in lines[1:]:
             drawn.add_row(*map(escape, line))
-        return _drawn(drawn, terminal=True)
+        return _drawn(drawn, terminal=terminal)
     widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
     padded = (
         [cell + " " * (width - cell_len(cell)) for cell, width in zip(line, widths, strict=True)]
@@ -141,9 +141,8 @@ def tokens_text(tokens: Sequence[Token]) -> str:
 
 def _drawn(renderable: Table | Tree, *, terminal: bool) -> str:
     buffer = StringIO()
-    if terminal:
-        console = Console(file=buffer, force_terminal=True, highlight=False)
-    else:
-        console = Console(file=buffer, color_system=None, width=10_000, highlight=False)
-    console.print(renderable, soft_wrap=not terminal)
+    # A tree is as wide as it is deep: the terminal breaks its lines.
+    width = None if isinstance(renderable, Table) else 10_000
+    console = Console(file=buffer, force_terminal=terminal, width=width, highlight=False)
+    console.print(renderable, soft_wrap=width is not None)
     return buffer.getvalue()

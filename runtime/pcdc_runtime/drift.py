@@ -1,4 +1,4 @@
-"""How far a model's own number type is from float32, measured on this machine."""
+"""How far a model's weights as stored are from float32, measured on this machine."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from .engine import Engine
 from .fast_mlx import mx
 from .loaded import LoadedModel
 from .model import LanguageModel, load_model
-from .models import resolve
 from .tokenizer import load_tokenizer
 
 
 @dataclass(frozen=True)
 class Drift:
-    """The model's own type, and the largest difference of a choice's log score from float32, in nats."""
+    """The type that the stored weights compute in, and the largest difference of a choice's log score."""
 
     dtype: str
     nats: float
@@ -31,15 +30,14 @@ def device() -> str:
     return str(mx.default_device())
 
 
-def measure_drift(artifact: Artifact, context: str) -> Drift:
-    """Answer one context twice, in the artifact's model's own type and in float32.
+def measure_drift(artifact: Artifact, folder: Path, context: str) -> Drift:
+    """Answer one context twice with a folder's weights: as they are stored, and in float32.
 
     Raises what loading and running raise. Holds one copy of the model at a time.
     """
-    folder = resolve(artifact.model, weights=True).folder
-    own_type, own = _log_scores(artifact, folder, context, float32=False)
+    stored_type, stored = _log_scores(artifact, folder, context, float32=False)
     _, exact = _log_scores(artifact, folder, context, float32=True)
-    return Drift(own_type, float(np.abs(own - exact).max()))
+    return Drift(stored_type, float(np.abs(stored - exact).max()))
 
 
 def _log_scores(

@@ -1,0 +1,61 @@
+"""A whole tiny model folder, a schema, and the command line to run on them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pytest
+from command_line import ENVIRONMENT, PROGRAM
+from tiny import write_tiny
+from typer.testing import CliRunner
+
+from pcdc.cli import app
+
+DEFINITION = {
+    "department": {
+        "type": "enum",
+        "description": "Which department handles this?",
+        "choices": ["BILLING", "BILLING_DISPUTE", "TECH", "a b)"],
+    },
+    "urgent": {"type": "boolean", "description": "Is it urgent?"},
+}
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory):
+    """A seeded two-layer model with a real tokenizer, as an mlx-lm folder."""
+    return write_tiny(tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture(scope="session")
+def artifact(tiny, tmp_path_factory):
+    """The definition above, built for the tiny model through the command line."""
+    folder = tmp_path_factory.mktemp("built")
+    (folder / "support.json").write_text(json.dumps(DEFINITION), encoding="utf-8")
+    done = CliRunner().invoke(
+        app, ["build", str(folder / "support.json"), "--model", str(tiny), "--out", str(folder)]
+    )
+    assert done.exit_code == 0, done.output
+    return folder / "support.tiny.pcdc"
+
+
+@pytest.fixture
+def pcdc():
+    """Runs the command line in this process."""
+
+    def invoke(*arguments, **more):
+        return CliRunner().invoke(app, [str(a) for a in arguments], **more)
+
+    return invoke
+
+
+@pytest.fixture
+def program():
+    """Runs the command line as a process of its own."""
+
+    def call(*arguments, **more):
+        command = [*PROGRAM, *map(str, arguments)]
+        return subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False, **more)
+
+    return call
