@@ -196,6 +196,8 @@ def run(
             scoring=None if scoring is None else scoring.value,
             temperature=temperature,
         )
+    for warning in result.warnings:
+        typer.echo(f"note: {warning}", err=True)
     if as_json:
         print_json(result.to_dict())
         return

@@ -243,7 +243,7 @@ class _Shown:
         prefixes = tuple(
             (paths[path[:size]], choice)
             for path, choice in paths.items()
-            for size in range(len(path))
+            for size in range(1, len(path))
             if path[:size] in paths
         )
         merges = None

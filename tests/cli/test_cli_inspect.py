@@ -6,12 +6,15 @@ import json
 import shutil
 
 import pytest
+from families import family_folder
 from pcdc_runtime.artifact import read
+from pcdc_runtime.tokenizer import load_tokenizer
 from tiny import write_tiny
 
 from pcdc import describe
 from pcdc.doctor import examine
 from pcdc.show import artifact_picture
+from pcdc.vocabulary import Vocabulary
 
 
 @pytest.fixture
@@ -54,6 +57,19 @@ def test_collisions_are_named(pcdc, known):
     assert found["merges"] == ["a b)"]
 
 
+def test_choices_that_merge_with_either_quote_are_named(pcdc, tmp_path):
+    path = tmp_path / "merges.json"
+    choices = ["-1", "0", "/etc", "|", "plain", "a)", "plain text"]
+    path.write_text(json.dumps({"delta": {"type": "enum", "choices": choices, "description": "Which?"}}))
+    pcdc("build", path, "--model", family_folder("qwen3"), "--out", tmp_path)
+    compiled = read(tmp_path / "merges.qwen3.pcdc")
+    spelled = Vocabulary(load_tokenizer(family_folder("qwen3"))).bytes_of
+    (field,) = describe.describe(compiled, spelled).fields
+    assert field.collisions.merges == ("-1", "/etc", "|", "a)")
+    assert field.collisions.prefixes == (("plain", "plain text"),)
+    assert {end.remainder for end in field.ends} == {'"', ' "|"', ')"'}
+
+
 def test_the_picture_shows_tokens_branches_end_sets_and_reads(pcdc, known):
     text = pcdc("inspect", known).stdout
     assert "token prefix: 'BILLING' of 'BILLING_DISPUTE'" in text
@@ -75,8 +91,6 @@ def test_without_the_tokenizer_ids_are_shown_and_a_note_goes_to_stderr(pcdc, art
 
 
 def test_another_tokenizer_of_the_same_name_is_not_used_to_spell(pcdc, artifact, monkeypatch, tmp_path):
-    from families import family_folder
-
     shutil.copytree(family_folder("qwen3"), tmp_path / "tiny")
     monkeypatch.chdir(tmp_path)
     assert "ids only" in pcdc("inspect", artifact, "--json").stderr

@@ -50,6 +50,12 @@ def test_a_file_stdin_and_the_text_itself_give_one_answer(pcdc, artifact, tiny, 
     assert answers[0] == answers[1] == answers[2]
 
 
+def test_the_results_warnings_are_notes_on_stderr(pcdc, artifact, tiny):
+    done = pcdc("run", artifact, "--model", tiny, "--text", "", "--json")
+    assert [f"note: {w}" for w in json.loads(done.stdout)["warnings"]] == done.stderr.splitlines()
+    assert "note: empty_context" in done.stderr
+
+
 def test_fields_scoring_and_temperature_are_passed_on(pcdc, artifact, tiny):
     asked = ["--fields", "urgent", "--scoring", "identify", "--temperature", "2"]
     result = json.loads(pcdc("run", artifact, "--model", tiny, "--text", "x", "--json", *asked).stdout)
