@@ -5,6 +5,9 @@ A model is a function from the token path (from the first prompt token on) to on
 """
 
 import math
+import os
+import signal
+import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +24,8 @@ from pcdc_runtime.artifact import (
     PromptCut,
     Value,
 )
+from pcdc_runtime.engine import Engine
+from pcdc_runtime.errors import EngineClosedError
 from pcdc_runtime.loaded import KV_LIMIT, LoadedModel
 from pcdc_runtime.rules import RULES, rule_bit
 from pcdc_runtime.tokenizer import encode_text, fingerprint, probe_encodings
@@ -163,6 +168,27 @@ class TableSequence:
 def loaded(model: TableModel, kv_limit: int = KV_LIMIT) -> LoadedModel:
     """The table model on an owner thread of its own, with the byte tokenizer."""
     return LoadedModel(model.name, lambda: (model, byte_tokenizer()), kv_limit)
+
+
+def forked(engine: Engine) -> int:
+    """0 where a forked process gets EngineClosedError from the engine, above 0 otherwise, -9 for a hang."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            engine.run("b")
+        except EngineClosedError:
+            engine.close()
+            status = 0
+        finally:
+            os._exit(status)
+    for _ in range(400):
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.05)
+    os.kill(child, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def spelled(*labels: str) -> dict[Value, list[Form]]:

@@ -112,12 +112,17 @@ class LoadedModel:
 class _Streams:
     """Dies with its thread and ends the thread's MLX streams first.
 
-    A stream that is still ending when the process does aborts it (mlx 0.32, about every second time).
+    A stream that is still ending when the process does aborts it (mlx 0.32, about every second time). A
+    forked process clears the other threads' values too; there the stream has no thread that could end it.
     """
 
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+
     def __del__(self) -> None:
-        mx.synchronize()
-        mx.clear_streams()
+        if os.getpid() == self._pid:
+            mx.synchronize()
+            mx.clear_streams()
 
 
 _THREAD = threading.local()

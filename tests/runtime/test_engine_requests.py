@@ -1,7 +1,6 @@
 """What a request is refused for, what it counts, and what it leaves behind."""
 
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -10,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fakes import ROOT, WIDTH, TableModel, byte_tokenizer, loaded, make_artifact, seeded, spelled
+from fakes import ROOT, WIDTH, TableModel, byte_tokenizer, forked, loaded, make_artifact, seeded, spelled
 from pcdc_runtime import loaded as loaded_module
 from pcdc_runtime.artifact import dumps
 from pcdc_runtime.engine import Engine, load
@@ -299,18 +298,7 @@ def test_engines_share_a_model_until_the_last_one_closes(model):
 
 def test_use_after_fork_is_an_error_not_a_hang(engine):
     engine.run("a")
-    pid = os.fork()
-    if pid == 0:
-        signal.alarm(20)
-        status = 1
-        try:
-            engine.run("b")
-        except EngineClosedError:
-            engine.close()
-            status = 0
-        finally:
-            os._exit(status)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert forked(engine) == 0
     assert engine.run("a").values
 
 
@@ -411,6 +399,21 @@ def test_without_mlx_results_import_and_running_names_what_to_install(tmp_path):
     )
     assert run.stdout.startswith("Result\nerror[PCDC404]: mlx")
     assert "mlx-lm" in run.stdout
+
+
+def test_a_fast_blas_is_looked_for_before_mlx_is_imported():
+    code = (
+        "import sys\n"
+        "from pcdc_runtime import blas\n"
+        "blas.load_fast_blas = lambda: print('mlx.core' in sys.modules)\n"
+        "from pcdc_runtime import load\n"
+        "print('mlx.core' in sys.modules)\n"
+    )
+    paths = os.pathsep.join(filter(None, sys.path))
+    run = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True
+    )
+    assert run.stdout.split() == ["False", "True"], run.stderr
 
 
 def test_the_root_node_is_the_last_prompt_token():
