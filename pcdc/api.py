@@ -34,13 +34,13 @@ def compile(schema: object, model: str = models.DEFAULT, *, name: str = "schema"
 
 
 def run_parallel_generation(
-    context: str, schema: object, model: str = models.DEFAULT, temperature: float | None = None
+    context: str, schema: object, model: str = models.DEFAULT, temperature: float = 1.0
 ) -> dict[str, Any]:
     """Answer every field of a schema for one context, in the published response shape.
 
     `schema` as in `compile`; a schema seen before is not compiled again, and a model is loaded once and
-    stays loaded. `temperature` is the schema's unless given, 1 where that says nothing. The dictionary is
-    the caller's own. Raises SchemaError and PcdcError.
+    stays loaded. Here `temperature` is always the argument's, as published; an engine uses the schema's. The
+    dictionary is the caller's own. Raises SchemaError and PcdcError.
     """
     declared = _declared(schema, "schema")
     if not isinstance(declared, StructuredSchema):

@@ -135,12 +135,12 @@ def test_the_result_is_the_callers_own(tiny):
     assert len(second["field_telemetry"]["priority"]["top_choices"]) == 4
 
 
-def test_temperature_is_the_schemas_unless_given(tiny):
+def test_the_argument_decides_the_temperature_as_published(tiny):
     warm = {**DECLARED, "x-pcdc": {"temperature": 2.0}}
     runs = [
         pcdc.run_parallel_generation("text", *a) for a in ((DECLARED, tiny), (warm, tiny), (warm, tiny, 0.5))
     ]
-    assert [r["temperature"] for r in runs] == [1.0, 2.0, 0.5]
+    assert [r["temperature"] for r in runs] == [1.0, 1.0, 0.5]
     assert len({r["parsed_json"]["priority"]["value"] for r in runs}) == 1
     assert len({r["parsed_json"]["priority"]["prob"] for r in runs}) == 3
 
