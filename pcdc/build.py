@@ -20,10 +20,11 @@ from pcdc_runtime import artifact as artifacts
 from pcdc_runtime import models
 from pcdc_runtime.artifact import Artifact
 from pcdc_runtime.errors import ArtifactError, PcdcError
+from pcdc_runtime.storage import write_atomic
 
 from .cache import Decision, decide, input_record
 from .diagnostics import RULES, Diagnostic, from_error, sort_diagnostics
-from .output import LOG_NAME, append_log, artifact_names, sweep, write_atomically
+from .output import LOG_NAME, append_log, artifact_names, sweep
 from .parse import parse_file
 from .prompt import Target, load_target, template_digest
 from .schema import Schema
@@ -171,7 +172,7 @@ def _bring_up_to_date(
     if compiled is None:
         return "failed", _failure("the schema does not compile for this model", path), findings
     try:
-        write_atomically(path, artifacts.dumps(compiled))
+        write_atomic(path, artifacts.dumps(compiled))
     except OSError as error:
         return (
             "failed",

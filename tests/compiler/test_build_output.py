@@ -13,13 +13,12 @@ import time
 from pathlib import Path, PurePath
 
 import pytest
+from command_line import ENVIRONMENT
 from hypothesis import given
 from hypothesis import strategies as st
+from pcdc_runtime.storage import write_atomic
 
 from pcdc import output
-
-ROOT = Path(__file__).resolve().parents[2]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT / 'runtime'}:{ROOT}"}
 
 
 def names_in(folder):
@@ -89,8 +88,8 @@ def test_one_file_name_in_two_folders_gives_two_artifacts():
 
 def test_writing_replaces_the_whole_file_and_leaves_no_litter(tmp_path):
     path = tmp_path / "deep" / "a.pcdc"
-    output.write_atomically(path, b"first")
-    output.write_atomically(path, b"2")
+    write_atomic(path, b"first")
+    write_atomic(path, b"2")
     assert path.read_bytes() == b"2"
     assert names_in(path.parent) == ["a.pcdc"]
 
@@ -99,7 +98,7 @@ def test_writing_replaces_the_whole_file_and_leaves_no_litter(tmp_path):
 def test_the_file_gets_the_rights_that_the_umask_allows(tmp_path, umask):
     before = os.umask(umask)
     try:
-        output.write_atomically(tmp_path / "a.pcdc", b"x")
+        write_atomic(tmp_path / "a.pcdc", b"x")
     finally:
         os.umask(before)
     assert (tmp_path / "a.pcdc").stat().st_mode & 0o777 == 0o666 & ~umask
@@ -108,25 +107,25 @@ def test_the_file_gets_the_rights_that_the_umask_allows(tmp_path, umask):
 @pytest.mark.parametrize("step", ["fsync", "replace"])
 def test_a_failure_at_any_step_keeps_the_old_file_and_removes_the_new(tmp_path, monkeypatch, step):
     path = tmp_path / "a.pcdc"
-    output.write_atomically(path, b"old")
+    write_atomic(path, b"old")
 
     def full(*_args):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(*((os, "fsync") if step == "fsync" else (Path, "replace")), full)
     with pytest.raises(OSError, match="No space"):
-        output.write_atomically(path, b"new")
+        write_atomic(path, b"new")
     assert path.read_bytes() == b"old"
     assert names_in(tmp_path) == ["a.pcdc"]
 
 
 def test_a_real_write_that_hits_a_limit_keeps_the_old_file(tmp_path):
     path = tmp_path / "a.pcdc"
-    output.write_atomically(path, b"old")
+    write_atomic(path, b"old")
     script = (
-        "import resource, pathlib\nfrom pcdc import output\n"
+        "import resource, pathlib\nfrom pcdc_runtime.storage import write_atomic\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
-        f"output.write_atomically(pathlib.Path({str(path)!r}), b'n' * 5000)"
+        f"write_atomic(pathlib.Path({str(path)!r}), b'n' * 5000)"
     )
     done = subprocess.run([sys.executable, "-c", script], env=ENVIRONMENT, capture_output=True, text=True)
     assert "OSError" in done.stderr
@@ -136,11 +135,11 @@ def test_a_real_write_that_hits_a_limit_keeps_the_old_file(tmp_path):
 
 def test_a_killed_writer_leaves_only_what_the_next_sweep_removes(tmp_path):
     path = tmp_path / "a.pcdc"
-    output.write_atomically(path, b"old")
+    write_atomic(path, b"old")
     script = (
-        "import os, pathlib, time\nfrom pcdc import output\n"
+        "import os, pathlib, time\nfrom pcdc_runtime.storage import write_atomic\n"
         "os.fsync = lambda _: (print('writing', flush=True), time.sleep(60))\n"
-        f"output.write_atomically(pathlib.Path({str(path)!r}), b'new')"
+        f"write_atomic(pathlib.Path({str(path)!r}), b'new')"
     )
     with subprocess.Popen([sys.executable, "-c", script], env=ENVIRONMENT, stdout=subprocess.PIPE) as writer:
         assert writer.stdout is not None
@@ -165,7 +164,7 @@ def test_a_writer_whose_temporary_file_was_swept_makes_another(tmp_path, monkeyp
         lock(descriptor, operation)
 
     monkeypatch.setattr(fcntl, "flock", sweep_first)
-    output.write_atomically(tmp_path / "a.pcdc", b"whole")
+    write_atomic(tmp_path / "a.pcdc", b"whole")
     assert swept
     assert (tmp_path / "a.pcdc").read_bytes() == b"whole"
     assert names_in(tmp_path) == ["a.pcdc"]
@@ -174,10 +173,10 @@ def test_a_writer_whose_temporary_file_was_swept_makes_another(tmp_path, monkeyp
 def test_many_writers_of_one_file_leave_one_whole_file(tmp_path):
     path = tmp_path / "a.pcdc"
     script = (
-        "import sys, pathlib\nfrom pcdc import output\n"
+        "import sys, pathlib\nfrom pcdc import output\nfrom pcdc_runtime.storage import write_atomic\n"
         "for _ in range(20):\n"
         f"    output.sweep(pathlib.Path({str(tmp_path)!r}))\n"
-        f"    output.write_atomically(pathlib.Path({str(path)!r}), sys.argv[1].encode() * 10000)\n"
+        f"    write_atomic(pathlib.Path({str(path)!r}), sys.argv[1].encode() * 10000)\n"
     )
     writers = [subprocess.Popen([sys.executable, "-c", script, str(n)], env=ENVIRONMENT) for n in range(6)]
     seen = set()
