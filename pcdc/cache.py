@@ -132,7 +132,7 @@ def _resolved(schema: Schema) -> object:
     return [
         schema.name,
         schema.instructions,
-        json.dumps(float(schema.temperature)),
+        json.dumps(schema.temperature),
         [
             [
                 field.name,

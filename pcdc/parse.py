@@ -111,7 +111,7 @@ def _checked(fields: tuple[Field, ...], settings: dict[str, Any], report: Report
     if has_errors(diagnostics):
         return None, diagnostics
     instructions, scoring = settings.get("instructions", ""), settings.get("scoring", "joint")
-    temperature = float(settings.get("temperature", 1.0))
+    temperature = settings.get("temperature", 1.0)
     return Schema(name, fields, instructions, scoring, temperature), diagnostics
 
 

@@ -62,6 +62,10 @@ class Schema:
     scoring: str = "joint"
     temperature: float = 1.0
 
+    def __post_init__(self) -> None:
+        # An int is a legal float to the type checker, but is written differently into an artifact.
+        object.__setattr__(self, "temperature", float(self.temperature))
+
 
 class NotCompiledError(PcdcError):
     """A field was asked for its tokens before its schema was compiled."""

@@ -369,9 +369,10 @@ def _from_payload(p: dict[str, Any], subject: str) -> Artifact:
 
 
 def _temperature(text: str) -> float:
-    value = json.loads(text)
-    check(type(value) in (int, float) and 0 < value < float("inf"), "has a temperature out of range")
-    return float(value)
+    value: float = json.loads(text)
+    check(type(value) is float and 0 < value < float("inf"), "has a temperature out of range")
+    check(json.dumps(value) == text, "has a temperature that is not in canonical form")
+    return value
 
 
 def _probe(pair: Sequence[object]) -> tuple[str, tuple[int, ...]]:

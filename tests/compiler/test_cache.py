@@ -103,6 +103,20 @@ def test_an_artifact_of_another_model_or_schema_is_never_fresh(old):
     assert cache.decide(old, renamed, MODEL, record_of(old, renamed)).rebuild
 
 
+@pytest.mark.parametrize("temperature", [2, 2.0, 0.1, 1e300, 3e-7])
+def test_an_artifact_keeps_its_digest_when_it_is_loaded_whatever_number_the_temperature_is(
+    target, temperature
+):
+    made, _ = compile_schema(replace(SCHEMA, temperature=temperature), target)
+    loaded = loads(dumps(made))
+    assert (loaded.digest, loaded.temperature) == (made.digest, float(temperature))
+
+
+def test_a_whole_temperature_and_the_same_float_give_one_artifact(target):
+    whole, fraction = (compile_schema(replace(SCHEMA, temperature=t), target)[0] for t in (2, 2.0))
+    assert dumps(whole) == dumps(fraction)
+
+
 TEAM, TONE = SCHEMA.fields
 
 

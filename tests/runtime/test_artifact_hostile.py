@@ -243,6 +243,8 @@ FIELDS = payload()["schema"]["fields"]
         (("schema", "temperature"), "-1.0"),
         (("schema", "temperature"), "true"),
         (("schema", "temperature"), "1e999"),
+        (("schema", "temperature"), "2"),
+        (("schema", "temperature"), "2.00"),
         (("schema", "temperature"), 1.0),
         (("schema", "instructions"), b"bytes"),
         (("prompt", "shared"), 10_000),
