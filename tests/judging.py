@@ -1,7 +1,8 @@
 """Compile a schema for a real tokenizer, answer it with the engine, and score it again by brute force."""
 
+import json
 import zlib
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 from fakes import TableModel
@@ -32,39 +33,56 @@ def compiled(schema, target):
 
 
 def seeded_rule(width, seed):
-    """Logits for a token path, seeded by the path: the same on every machine, and never flat."""
+    """Logits for a token path, the same on every machine: one drawn row, turned and stretched by the path.
+
+    Rows differ in every entry and in their log-sum-exp, and cost no draw of their own.
+    """
+    drawn = (np.random.default_rng(seed).standard_normal(width) * 3).astype(np.float32)
 
     def rule(path):
         key = zlib.crc32(np.array(path, dtype="<i4").tobytes())
-        return np.random.default_rng([seed, key]).standard_normal(width).astype(np.float32) * 3
+        return np.roll(drawn, key % width) * np.float32(0.5 + (key >> 8) / 2**24)
 
     return rule
 
 
-def table_engine(artifact, folder, rule, width):
-    """An engine over a table of logits, with the family's own tokenizer."""
-    tokenizer = load_tokenizer(folder)
-    model = TableModel(rule, logits_width=width, name="table", window=100_000)
-    return Engine(artifact, LoadedModel("table", lambda: (model, tokenizer)))
+class Bench:
+    """One family's tokenizer over tables of logits: an engine to answer, an oracle to judge."""
+
+    def __init__(self, family):
+        self.target = target_of(family)
+        folder = family_folder(family)
+        self.model = TableModel(
+            lambda path: path, logits_width=self.target.tokenizer.get_vocab_size() + 64, window=100_000
+        )
+        self.loaded = LoadedModel("table", lambda: (self.model, load_tokenizer(folder)))
+        self.oracle = Oracle(folder / "tokenizer.json", lambda path, first: [])
+
+    def difference(self, artifact, context, seed):
+        """Answer the context from a seeded table; gives the largest difference from brute force, in nats."""
+        self.model.rule = seeded_rule(self.model.logits_width, seed)
+        self.model.rows_read.clear()
+        with Engine(artifact, self.loaded.share()) as engine:
+            result = engine.run(context)
+        self.oracle.log_probs = table_log_probs(self.model.rule)
+        return largest_difference(artifact, result, self.oracle, context)
+
+    def close(self):
+        self.loaded.close()
 
 
-def table_oracle(folder, rule):
-    """Brute force over the same table."""
-    rows = {}
+def table_log_probs(rule):
+    """The oracle's view of a table; only the latest rows are kept, a large vocabulary fills the memory."""
 
-    def log_probs(path, first):
-        for stop in range(first + 1, len(path) + 1):
-            if path[:stop] not in rows:
-                rows[path[:stop]] = log_softmax(rule(path[:stop]).astype(np.float64))
-        return np.array([rows[path[:stop]] for stop in range(first + 1, len(path) + 1)])
+    @lru_cache(maxsize=64)
+    def row(path):
+        return log_softmax(rule(path).astype(np.float64))
 
-    return Oracle(folder / "tokenizer.json", log_probs)
+    return lambda path, first: [row(tuple(path[:stop])) for stop in range(first + 1, len(path) + 1)]
 
 
 def literals(field):
     """How JSON spells each choice of a compiled field, said again here and not taken from the compiler."""
-    import json
-
     spelled = []
     for candidate in field.candidates:
         value = candidate.value

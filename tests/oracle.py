@@ -8,14 +8,15 @@ table and runs one full forward pass for every token sequence that spells an ans
 import json
 import math
 from collections.abc import Callable, Sequence
+from functools import cache, lru_cache
 from pathlib import Path
 
 import numpy as np
 from tokenizers import Tokenizer
 
-LogProbs = Callable[[Sequence[int], int], np.ndarray]
+LogProbs = Callable[[Sequence[int], int], Sequence[np.ndarray]]
 """(whole token sequence, first position) -> log-probabilities of the next token after each position from the
-first one on, [len - first, V] float64."""
+first one on, a row of V float64 for each."""
 
 
 def log_softmax(logits: np.ndarray) -> np.ndarray:
@@ -32,6 +33,8 @@ def total(values: Sequence[float]) -> float:
 
 
 class Oracle:
+    """One tokenizer's judge; `log_probs` may be exchanged, what was found out about the tokenizer stays."""
+
     def __init__(self, tokenizer_file: Path, log_probs: LogProbs) -> None:
         self.tokenizer = Tokenizer.from_file(str(tokenizer_file))
         self.log_probs = log_probs
@@ -57,11 +60,13 @@ class Oracle:
             if added["special"]:
                 special.add(added["id"])
         self.plain = {i: s for i, s in self.spelling.items() if i not in special and s}
+        self.closers = cache(self._closers)
+        self.events = lru_cache(maxsize=4096)(self._events)
 
     def _encode(self, text: str) -> list[int]:
         return self.tokenizer.encode(text, add_special_tokens=False).ids
 
-    def closers(self, rest: bytes, quoted: bool) -> list[int]:
+    def _closers(self, rest: bytes, quoted: bool) -> list[int]:
         found = []
         for index, spelled in self.plain.items():
             if not spelled.startswith(rest):
@@ -71,7 +76,7 @@ class Oracle:
                 found.append(index)
         return found
 
-    def events(self, prompt: str, name: str, literal: str) -> set[tuple[tuple[int, ...], bytes, bool]]:
+    def _events(self, prompt: str, name: str, literal: str) -> set[tuple[tuple[int, ...], bytes, bool]]:
         """(whole token sequence, what is left of the value, quoted?) of every spelling of one literal."""
         quoted = literal.startswith('"')
         line = prompt + "{" + json.dumps(name, ensure_ascii=False) + ": " + literal
@@ -111,9 +116,9 @@ class Oracle:
         scores = []
         for literals in choices:
             parts = []
-            for path, rest, quoted in set().union(*(self.events(prompt, name, v) for v in literals)):
+            for path, rest, quoted in sorted(set().union(*(self.events(prompt, name, v) for v in literals))):
                 rows = self.log_probs(path, start - 1)
-                logp = sum(float(rows[i - start, path[i]]) for i in range(start, len(path)))
-                parts.append(logp + total([float(rows[-1, t]) for t in self.closers(rest, quoted)]))
+                logp = sum(float(rows[i - start][path[i]]) for i in range(start, len(path)))
+                parts.append(logp + total([float(rows[-1][t]) for t in self.closers(rest, quoted)]))
             scores.append(total(parts))
         return scores

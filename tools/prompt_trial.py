@@ -52,6 +52,12 @@ def whole_answers(field: Field) -> str:
     return "\n".join(rows)
 
 
+def first_whole(field: Field) -> str:
+    rows = whole_answers(field).split("\n")
+    values = (c.literals[0] + (f" {c.description}" if c.description else "") for c in field.choices[1:])
+    return "\n".join([*rows[:2], *values])
+
+
 def named_values(field: Field) -> str:
     rows = [f"Question: {field.description}", f"Key: {quoted(field.name)}", "Values:"]
     rows += [c.literals[0] + (f" = {c.description}" if c.description else "") for c in field.choices]
@@ -71,6 +77,7 @@ EACH = (
     "of its listed values."
 )
 SHORT = "Answer one question as JSON, with exactly one of its listed values."
+COPY = "Each question below is asked on its own. Answer it with exactly one of its lines of JSON, copied."
 FENCED = f"<{FENCE}>\n"
 CLOSED = f"\n</{FENCE}>"
 REMIND = CLOSED + "\n\nAnswer with one JSON object: one key, one of its listed values."
@@ -84,6 +91,9 @@ LAYOUTS = {
     "one-line short": Layout("one-line short", instructions(one_line, SHORT), FENCED, CLOSED),
     "whole-answers": Layout("whole-answers", instructions(whole_answers, EACH), FENCED, CLOSED),
     "whole-answers+reminder": Layout("whole-answers+reminder", instructions(whole_answers, EACH), FENCED, REMIND),
+    "first-whole": Layout("first-whole", instructions(first_whole, EACH), FENCED, CLOSED),
+    "whole-answers short": Layout("whole-answers short", instructions(whole_answers, SHORT), FENCED, CLOSED),
+    "whole-answers copy": Layout("whole-answers copy", instructions(whole_answers, COPY), FENCED, CLOSED),
     "named-values": Layout("named-values", instructions(named_values, EACH), FENCED, CLOSED),
 }
 
