@@ -23,7 +23,7 @@ from pcdc_runtime.errors import ArtifactError, PcdcError
 from pcdc_runtime.storage import write_atomic
 
 from .cache import Decision, decide, input_record
-from .diagnostics import RULES, Diagnostic, from_error, sort_diagnostics
+from .diagnostics import Diagnostic, finding, from_error, sort_diagnostics
 from .output import LOG_NAME, append_log, artifact_names, sweep
 from .parse import parse_file
 from .prompt import Target, load_target, template_digest
@@ -113,13 +113,15 @@ def find_sources(paths: Sequence[Path], out: Path) -> tuple[list[Source], list[D
             found = [Source(p, p.relative_to(path).with_suffix("")) for p in _walk(path, out.resolve())]
             if not found:
                 findings.append(
-                    _finding("PCDC612", path, "has no schema below it", help="put a .json schema there")
+                    finding(
+                        "PCDC612", None, str(path), "has no schema below it", help="put a .json schema there"
+                    )
                 )
         elif path.exists():
             found = [Source(path, PurePath(path.stem))]
         else:
             found = []
-            findings.append(_finding("PCDC612", path, "does not exist", help="check the path"))
+            findings.append(finding("PCDC612", None, str(path), "does not exist", help="check the path"))
         for source in found:
             sources.setdefault(source.path.resolve(), source)
     return list(sources.values()), findings
@@ -205,18 +207,15 @@ def _failure(reason: str, path: Path) -> Decision:
     return Decision(True, f"{reason}; the last good artifact stays" if path.exists() else reason)
 
 
-def _finding(code: str, subject: object, fact: str, limit: str = "", help: str = "") -> Diagnostic:
-    return Diagnostic(code, RULES[code].severity, None, str(subject), fact, limit, help)
-
-
 def _replaced(error: ArtifactError) -> Diagnostic:
-    return _finding("PCDC610", error.subject, error.fact, "it counts as missing and is compiled again")
+    return finding("PCDC610", None, error.subject, error.fact, "it counts as missing and is compiled again")
 
 
 def _unwritten(path: Path, error: OSError) -> Diagnostic:
-    return _finding(
+    return finding(
         "PCDC611",
-        path,
+        None,
+        str(path),
         f"cannot be written ({error.strerror or error})",
         "an artifact that was there before is unchanged",
         "free some space, or choose another folder with --out",
@@ -240,5 +239,9 @@ def _log(out: Path, results: Sequence[TargetResult]) -> list[Diagnostic]:
             append_log(out, line)
     except OSError as error:
         limit = "it only explains, no artifact depends on it"
-        return [_finding("PCDC613", out / LOG_NAME, f"cannot be written ({error.strerror or error})", limit)]
+        return [
+            finding(
+                "PCDC613", None, str(out / LOG_NAME), f"cannot be written ({error.strerror or error})", limit
+            )
+        ]
     return []

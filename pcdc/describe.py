@@ -13,6 +13,8 @@ from typing import Any
 
 from pcdc_runtime.artifact import RULES, Artifact, CompiledField, rule_bit
 
+from .vocabulary import Vocabulary, shared_beginning
+
 EXAMPLES = 5
 TokenBytes = Callable[[list[int]], list[bytes]]
 
@@ -126,8 +128,6 @@ def token_bytes_of(artifact: Artifact) -> tuple[TokenBytes | None, str]:
     from pcdc_runtime.errors import PcdcError
     from pcdc_runtime.tokenizer import check_tokenizer, load_tokenizer
 
-    from .vocabulary import Vocabulary
-
     try:
         files = models.resolve(artifact.model, weights=False)
         tokenizer = load_tokenizer(files.folder)
@@ -215,7 +215,7 @@ class _Shown:
         ids = self.artifact.ends[index].tolist()
         remainder = None
         if self.token_bytes is not None:
-            remainder = _common(self.token_bytes(ids)).decode(errors="backslashreplace")
+            remainder = shared_beginning(self.token_bytes(ids)).decode(errors="backslashreplace")
         return EndView(index, len(ids), self.tokens(ids[:EXAMPLES]), remainder)
 
     def trie(self, anchor: int, field: int, endings: dict[int, list[str]]) -> tuple[TrieRow, ...]:
@@ -261,10 +261,3 @@ def _opens_merged(form: FormView) -> bool:
     """Whether one token holds the opening quote and the start of the choice."""
     opening = next((t.text for t in form.tokens if t.text and '"' in t.text), '"')
     return not opening.endswith('"')
-
-
-def _common(spelled: Sequence[bytes]) -> bytes:
-    """What all of them begin with: what the first and the last in order have in common."""
-    first, last = min(spelled), max(spelled)
-    differing = (i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b)
-    return first[: next(differing, len(first))]

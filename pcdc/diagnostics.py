@@ -135,6 +135,19 @@ class Diagnostic:
     excerpt: str = ""
 
 
+def finding(
+    code: str,
+    location: Location | None,
+    subject: str,
+    fact: str,
+    limit: str = "",
+    help: str = "",
+    excerpt: str = "",
+) -> Diagnostic:
+    """A diagnostic of the severity that its code's rule has."""
+    return Diagnostic(code, RULES[code].severity, location, subject, fact, limit, help, excerpt)
+
+
 class SchemaError(PcdcError):
     """A schema was refused; `diagnostics` holds every mistake, warnings included."""
 
@@ -153,7 +166,7 @@ class SchemaError(PcdcError):
 
 def from_error(error: PcdcError) -> Diagnostic:
     """A runtime exception as a diagnostic, so that both print alike."""
-    return Diagnostic(error.code, "error", None, error.subject, error.fact, error.limit, error.help)
+    return finding(error.code, None, error.subject, error.fact, error.limit, error.help)
 
 
 def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:

@@ -9,7 +9,7 @@ from pcdc_runtime.artifact import Artifact, Candidate, CompiledField, Nodes
 from pcdc_runtime.tokenizer import probe_encodings
 
 from .cache import input_record
-from .diagnostics import Diagnostic
+from .diagnostics import Diagnostic, finding
 from .prompt import Target
 from .schema import Field, Schema
 from .tokenization import TokenizedSchema, tokenize_schema
@@ -53,9 +53,8 @@ def compile_schema(schema: Schema, target: Target) -> tuple[Artifact | None, lis
 def _too_large(schema: Schema, nodes: Nodes) -> list[Diagnostic]:
     counts = np.bincount(nodes.field[1:], minlength=len(schema.fields))
     return [
-        Diagnostic(
-            code="PCDC306",
-            severity="error",
+        finding(
+            "PCDC306",
             location=field.location,
             subject=f"field {field.name!r}",
             fact=f"needs {count} nodes in this model's tokens",

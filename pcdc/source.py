@@ -14,7 +14,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import TypeAlias
 
-from .diagnostics import RULES, Diagnostic, Location, quoted, visible
+from .diagnostics import Diagnostic, Location, finding, quoted, visible
 
 MAX_FILE_BYTES = 8 * 1024 * 1024
 MAX_DEPTH = 64
@@ -118,18 +118,8 @@ class Report:
 
     def add(self, code: str, at: int, subject: str, fact: str, limit: str = "", help: str = "") -> None:
         """Append one diagnostic; the code's rule gives the severity."""
-        self.diagnostics.append(
-            Diagnostic(
-                code,
-                RULES[code].severity,
-                self.source.locate(at),
-                subject,
-                fact,
-                limit,
-                help,
-                self.source.excerpt(at),
-            )
-        )
+        place, excerpt = self.source.locate(at), self.source.excerpt(at)
+        self.diagnostics.append(finding(code, place, subject, fact, limit, help, excerpt))
 
 
 def read_source(path: Path) -> tuple[SchemaSource | None, list[Diagnostic]]:
@@ -139,7 +129,7 @@ def read_source(path: Path) -> tuple[SchemaSource | None, list[Diagnostic]]:
     def refuse(
         code: str, fact: str, limit: str, help: str, line: int = 1, column: int = 1
     ) -> list[Diagnostic]:
-        return [Diagnostic(code, "error", Location(name, line, column), path.name, fact, limit, help)]
+        return [finding(code, Location(name, line, column), path.name, fact, limit, help)]
 
     if path.suffix.lower() in (".yaml", ".yml"):
         help = "write the same definition as JSON, where `NO` and `0101.21` cannot change their type"

@@ -10,10 +10,10 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from .diagnostics import Diagnostic, Location
+from .diagnostics import Diagnostic, finding
 from .prompt import Prompt, Target, UnstableBoundaryError, render_prompt
 from .schema import Choice, Field, Schema
-from .vocabulary import Remainder
+from .vocabulary import Remainder, shared_beginning
 
 QUOTED_CONTINUATIONS = ("", "}", ",", "\n")
 BARE_CONTINUATIONS = ("}", ",", "\n", " ")
@@ -59,18 +59,12 @@ def tokenize_schema(schema: Schema, target: Target) -> tuple[TokenizedSchema | N
             if tokenized is not None:
                 fields.append(tokenized)
     except UnstableBoundaryError as error:
-        problems.append(_problem("PCDC301", None, f"model {target.model}", f"merges the prompt with {error}"))
+        problems.append(finding("PCDC301", None, f"model {target.model}", f"merges the prompt with {error}"))
     if problems:
         return None, problems
     paths = [form.path for f in fields for forms in f.forms for form in forms]
-    opening = _shared([*paths, *(f.forms[0][0].path[: f.anchor] for f in fields)])
+    opening = shared_beginning([*paths, *(f.forms[0][0].path[: f.anchor] for f in fields)])
     return TokenizedSchema(schema, prompt, opening, tuple(fields)), []
-
-
-def _problem(
-    code: str, location: Location | None, subject: str, fact: str, limit: str = "", help: str = ""
-) -> Diagnostic:
-    return Diagnostic(code, "error", location, subject, fact, limit, help)
 
 
 def _control_spellings(schema: Schema, spellings: Sequence[str]) -> list[Diagnostic]:
@@ -81,7 +75,7 @@ def _control_spellings(schema: Schema, spellings: Sequence[str]) -> list[Diagnos
         for c in f.choices
     ]
     return [
-        _problem(
+        finding(
             "PCDC303",
             location,
             subject,
@@ -92,15 +86,6 @@ def _control_spellings(schema: Schema, spellings: Sequence[str]) -> list[Diagnos
         for location, subject, text in named
         if (found := next((s for s in spellings if s in text), None)) is not None
     ]
-
-
-def _shared(paths: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    """Longest common prefix."""
-    low, high = min(paths), max(paths)
-    size = next(
-        (i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), min(len(low), len(high))
-    )
-    return low[:size]
 
 
 class _Inexact(Exception):
@@ -126,13 +111,13 @@ class _Line:
             except _Inexact as error:
                 subject = f"choice {choice.label!r} of field {self.field.name!r}"
                 problems.append(
-                    _problem(error.args[0], choice.location or self.field.location, subject, *error.args[1:])
+                    finding(error.args[0], choice.location or self.field.location, subject, *error.args[1:])
                 )
         problems += self._same_tokens(forms) if not problems else []
         if problems:
             return None, problems
         probes = [tuple(self.prompt.encode_line(self.opening + probe)) for probe in ANCHOR_PROBES]
-        anchor = _shared([*probes, *(form.path for one in forms for form in one)])
+        anchor = shared_beginning([*probes, *(form.path for one in forms for form in one)])
         return TokenizedField(self.field, len(anchor), tuple(forms)), []
 
     def _forms(self, literal: str) -> Iterable[SurfaceForm]:
@@ -191,7 +176,7 @@ class _Line:
             for form in own:
                 first = owner.setdefault(form, choice)
                 if first is not choice:
-                    problems[first.label, choice.label] = _problem(
+                    problems[first.label, choice.label] = finding(
                         "PCDC304",
                         choice.location or self.field.location,
                         f"choice {choice.label!r} of field {self.field.name!r}",

@@ -11,7 +11,7 @@ from pcdc_runtime.artifact import EndSets, Forms, Nodes
 from pcdc_runtime.rules import RULES, rule_bit
 
 from .tokenization import TokenizedField, TokenizedSchema
-from .vocabulary import Remainder, Vocabulary
+from .vocabulary import Remainder, Vocabulary, shared_beginning
 
 JOINT, IDENTIFY, TRIE = (rule_bit(rule) for rule in RULES)
 Event: TypeAlias = tuple[int, int | Remainder]
@@ -51,7 +51,7 @@ class _Growth:
     reads: list[int]
     branches: dict[tuple[int, int], int] = field(default_factory=dict)
 
-    def walk(self, path: Sequence[int], owner: int) -> list[int]:
+    def walk(self, path: Sequence[int], owner: int) -> tuple[int, ...]:
         """Nodes from the root down a path, made where they are missing."""
         trail = [0]
         for token in path:
@@ -64,7 +64,7 @@ class _Growth:
                 self.owner.append(owner)
                 self.reads.append(0)
             trail.append(self.branches[edge])
-        return trail
+        return tuple(trail)
 
     def mark(self, node: int, bit: int) -> None:
         while node >= 0 and not self.reads[node] & bit:
@@ -140,15 +140,8 @@ def _grow_field(
             reads |= IDENTIFY
             growth.mark(form[cut - 1][0], IDENTIFY)
         rows.append(_FormRow(first_choice + choice, trail[-1], remainder, cut, reads))
-    suffix = _last_shared(trails)
+    suffix = shared_beginning(trails)[-1]
     return rows, anchor, suffix
-
-
-def _last_shared(trails: Sequence[Sequence[int]]) -> int:
-    depth = 0
-    while all(len(t) > depth + 1 for t in trails) and len({t[depth + 1] for t in trails}) == 1:
-        depth += 1
-    return trails[0][depth]
 
 
 def _end_sets(remainders: Sequence[Remainder], vocabulary: Vocabulary) -> tuple[list[int], EndSets]:

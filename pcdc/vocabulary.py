@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from pcdc_runtime.artifact import Ints
 from tokenizers import Tokenizer
 
 JSON_BLANKS = b" \t\n\r"
+Beginning = TypeVar("Beginning", bytes, tuple[int, ...])
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,13 @@ class Vocabulary:
         while stop < len(self._keys) and self._keys[stop].startswith(prefix):
             stop += 1
         return self._sorted[start:stop]
+
+
+def shared_beginning(sequences: Sequence[Beginning]) -> Beginning:
+    """Longest common prefix: what the first and the last in order have in common."""
+    low, high = min(sequences), max(sequences)
+    differing = (i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b)
+    return low[: next(differing, len(low))]
 
 
 def _closes(spelled: bytes, rest: bytes) -> bool:
