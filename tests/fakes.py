@@ -27,6 +27,7 @@ from pcdc_runtime.artifact import (
 from pcdc_runtime.engine import Engine
 from pcdc_runtime.errors import EngineClosedError
 from pcdc_runtime.loaded import KV_LIMIT, LoadedModel
+from pcdc_runtime.result import FieldResult, Result
 from pcdc_runtime.rules import RULES, rule_bit
 from pcdc_runtime.tokenizer import encode_text, fingerprint, probe_encodings
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
@@ -232,6 +233,26 @@ def make_artifact(
             _ints([i for end in forest.ends for i in end]),
         ),
         inputs={},
+    )
+
+
+def result_of(*answers: FieldResult) -> Result:
+    """A result that holds these answers; the rest of it is made up."""
+    return Result(
+        answers=answers,
+        scoring="joint",
+        temperature=1.0,
+        model="table",
+        artifact_digest="0123456789abcdef",
+        elapsed_ms=3.0,
+        prefill_ms=1.0,
+        suffix_eval_ms=2.0,
+        forward_passes=2,
+        sequential_forward_passes=2,
+        head_cached=0,
+        nodes=9,
+        context_tokens=5,
+        warnings=(),
     )
 
 

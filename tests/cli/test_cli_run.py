@@ -9,7 +9,8 @@ import sys
 
 import pytest
 from command_line import ENVIRONMENT, PROGRAM
-from pcdc_runtime.result import FieldResult, Result
+from fakes import result_of
+from pcdc_runtime.result import FieldResult
 
 from pcdc.show import result_table
 
@@ -148,25 +149,6 @@ def answer(**changes):
         "log_scores": (0.0, -1.0),
     }
     return FieldResult(**{**values, **changes})
-
-
-def result_of(*answers):
-    return Result(
-        answers=answers,
-        scoring="joint",
-        temperature=1.0,
-        model="tiny",
-        artifact_digest="0123456789abcdef",
-        elapsed_ms=3.0,
-        prefill_ms=1.0,
-        suffix_eval_ms=2.0,
-        forward_passes=2,
-        sequential_forward_passes=2,
-        head_cached=0,
-        nodes=9,
-        context_tokens=5,
-        warnings=(),
-    )
 
 
 @pytest.mark.parametrize("terminal", [True, False])

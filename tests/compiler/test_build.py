@@ -11,14 +11,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from command_line import ENVIRONMENT
 from families import family_folder
 from pcdc_runtime.artifact import read
 
 from pcdc import build as building
 from pcdc.build import build, find_sources
 
-ROOT = Path(__file__).resolve().parents[2]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT / 'runtime'}:{ROOT}"}
 MODEL = str(family_folder("smollm2"))
 
 

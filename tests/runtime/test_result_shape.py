@@ -6,9 +6,9 @@ import pickle
 from dataclasses import replace
 
 import pytest
-from fakes import TableModel, loaded, make_artifact, seeded, spelled
+from fakes import TableModel, loaded, make_artifact, result_of, seeded, spelled
 from pcdc_runtime.engine import Engine
-from pcdc_runtime.result import FieldResult, Result
+from pcdc_runtime.result import FieldResult
 
 SHAPE = {
     "mode",
@@ -63,25 +63,6 @@ def field(value, declared, prob=1.0, **changes):
     return replace(made, **changes)
 
 
-def whole(*fields):
-    return Result(
-        answers=fields,
-        scoring="joint",
-        temperature=1.0,
-        model="m",
-        artifact_digest="d",
-        elapsed_ms=1.0,
-        prefill_ms=1.0,
-        suffix_eval_ms=1.0,
-        forward_passes=2,
-        sequential_forward_passes=2,
-        head_cached=0,
-        nodes=1,
-        context_tokens=1,
-        warnings=(),
-    )
-
-
 def test_the_published_keys_come_first_and_every_other_is_named(result):
     shown = result.to_dict()
     assert set(list(shown)[: len(SHAPE)]) == SHAPE
@@ -133,29 +114,29 @@ def test_a_sound_result_says_it_is_valid_and_matches(result):
     ],
 )
 def test_a_value_that_was_never_declared_in_that_type_does_not_match(value, declared):
-    shown = whole(field(value, declared)).to_dict()
+    shown = result_of(field(value, declared)).to_dict()
     assert (shown["is_valid_json"], shown["schema_match"]) == (True, False)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, "\ud800"])
 def test_a_value_that_is_not_json_is_said_not_to_be(value):
-    shown = whole(field(value, [value, "x"])).to_dict()
+    shown = result_of(field(value, [value, "x"])).to_dict()
     assert (shown["is_valid_json"], shown["schema_match"]) == (False, False)
 
 
 def test_two_fields_of_one_name_do_not_match():
-    assert whole(field("A", ["A"]), field("A", ["A"])).to_dict()["schema_match"] is False
+    assert result_of(field("A", ["A"]), field("A", ["A"])).to_dict()["schema_match"] is False
 
 
 def test_strict_json_holds_no_infinite_margin_and_refuses_nan():
-    shown = json.loads(whole(field("A", ["A", "B"], margin=math.inf)).to_json())
+    shown = json.loads(result_of(field("A", ["A", "B"], margin=math.inf)).to_json())
     assert shown["field_telemetry"]["f"]["margin"] is None
     with pytest.raises(ValueError, match="not JSON compliant"):
-        whole(field("A", ["A", "B"], prob=math.nan)).to_json()
+        result_of(field("A", ["A", "B"], prob=math.nan)).to_json()
 
 
 def test_real_characters_stay_themselves():
-    text = whole(field("开心", ["开心", "难过"])).to_json()
+    text = result_of(field("开心", ["开心", "难过"])).to_json()
     assert "开心" in text
 
 
