@@ -10,7 +10,7 @@ from pcdc_runtime.tokenizer import probe_encodings
 
 from .cache import input_record
 from .diagnostics import Diagnostic, finding
-from .prompt import Target
+from .prompt import PROMPT_VERSION, Target
 from .schema import Field, Schema
 from .tokenization import TokenizedSchema, tokenize_schema
 from .trie import Forest, grow_forest
@@ -38,7 +38,7 @@ def compile_schema(schema: Schema, target: Target) -> tuple[Artifact | None, lis
             fields=_compiled_fields(tokenized, forest),
             fingerprint=target.fingerprint,
             tokenizer_probes=probe_encodings(target.tokenizer),
-            prompt_version=target.frame.layout.version,
+            prompt_version=PROMPT_VERSION,
             prompt_text=tokenized.prompt.text,
             prompt=replace(tokenized.prompt.cut, tail=tail),
             nodes=forest.nodes,

@@ -21,13 +21,14 @@ from pcdc_runtime.tokenizer import common_prefix, encode_text, fingerprint, load
 from tokenizers import Tokenizer
 
 from .diagnostics import Diagnostic
-from .schema import Schema
+from .schema import Field, Schema
 from .vocabulary import Vocabulary
 
 PROMPT_VERSION = "1"
 FENCE = "input_text"
+MAX_WHOLE_ANSWERS = 16
 
-_INSTRUCTIONS = "\ue0a0\ue0a1\ue0a2"
+_TASK = "\ue0a0\ue0a1\ue0a2"
 _CONTEXT = "\ue0b0\ue0b1\ue0b2"
 _PINNED_DATE = "26 Jul 2024"
 _PIN_CLOCK = "{%- macro strftime_now(format) -%}" + _PINNED_DATE + "{%- endmacro -%}"
@@ -50,38 +51,34 @@ PROOF_PROBES = (
 class Layout:
     """A wording: what stands before the context, around it and after it."""
 
-    version: str
     instructions: Callable[[Schema], str]
     before: str
     after: str
 
 
-def _question(schema: Schema) -> str:
-    """Each field as a question of its own, with its real labels and what they mean."""
-    blocks = []
-    for field in schema.fields:
-        lines = [f"{json.dumps(field.name, ensure_ascii=False)}: {field.description}".rstrip()]
-        for choice in field.choices:
-            lines.append(
-                f"- {choice.literals[0]}" + (f": {choice.description}" if choice.description else "")
-            )
-        blocks.append("\n".join(lines))
-    return "\n\n".join(blocks)
+def _question(field: Field) -> str:
+    """A field as a question of its own, with its real labels as the answers that are wanted.
+
+    Every label stands in a whole answer, which a small model copies best, except in a long list, where the
+    first shows the form for all: the key repeated 255 times costs tokens and brings nothing.
+    """
+    key = json.dumps(field.name, ensure_ascii=False)
+    rows = [field.description] if field.description else []
+    for position, choice in enumerate(field.choices):
+        whole = position == 0 or len(field.choices) <= MAX_WHOLE_ANSWERS
+        answer = f"{{{key}: {choice.literals[0]}}}" if whole else choice.literals[0]
+        rows.append(f"{answer} {choice.description}" if choice.description else answer)
+    return "\n".join(rows)
 
 
-def _default_instructions(schema: Schema) -> str:
-    example = schema.fields[0]
-    answer = f"{{{json.dumps(example.name, ensure_ascii=False)}: {example.choices[0].literals[0]}}}"
+def _instructions(schema: Schema) -> str:
     task = schema.instructions or "Classify the text."
-    return (
-        f"{task}\nEach question below is asked on its own. Answer it with one JSON object that has "
-        f"the question's key and one of its listed values, for example {answer}\n\n{_question(schema)}"
-    )
+    rule = "Answer one question as JSON, with exactly one of its listed values."
+    return "\n\n".join([f"{task}\n{rule}", *map(_question, schema.fields)])
 
 
 DEFAULT_LAYOUT = Layout(
-    version=PROMPT_VERSION,
-    instructions=_default_instructions,
+    instructions=_instructions,
     before=f"<{FENCE}>\n",
     after=f"\n</{FENCE}>",
 )
@@ -221,8 +218,8 @@ def _render(template: str, special_tokens: dict[str, str], messages: list[dict[s
 def _messages(layout: Layout, system_role: bool) -> list[dict[str, str]]:
     user = layout.before + _CONTEXT + layout.after
     if system_role:
-        return [{"role": "system", "content": _INSTRUCTIONS}, {"role": "user", "content": user}]
-    return [{"role": "user", "content": f"{_INSTRUCTIONS}\n\n{user}"}]
+        return [{"role": "system", "content": _TASK}, {"role": "user", "content": user}]
+    return [{"role": "user", "content": f"{_TASK}\n\n{user}"}]
 
 
 def _rendering(
@@ -238,7 +235,7 @@ def _rendering(
             # A template is a program of the model's author: it may raise anything, often on purpose.
             problem = f"its chat template fails ({str(error) or type(error).__name__})"
             continue
-        if text.count(_INSTRUCTIONS) == 1 and text.count(_CONTEXT) == 1:
+        if text.count(_TASK) == 1 and text.count(_CONTEXT) == 1:
             return text, messages
         problem = "its chat template does not show each message exactly once"
     raise _TemplateError(problem)
@@ -278,7 +275,7 @@ def _frame(tokenizer: Tokenizer, template: str, special_tokens: dict[str, str], 
 
 
 def _fill(tokenizer: Tokenizer, frame: Frame, instructions: str) -> Prompt:
-    pieces = [p.replace(_INSTRUCTIONS, instructions) if isinstance(p, str) else p for p in frame.pieces]
+    pieces = [p.replace(_TASK, instructions) if isinstance(p, str) else p for p in frame.pieces]
     pre, post = str(pieces[frame.context_at]).split(_CONTEXT)
     before = _encode_pieces(tokenizer, pieces[: frame.context_at])
     after = _encode_pieces(tokenizer, pieces[frame.context_at + 1 :])
@@ -331,7 +328,7 @@ def _prove(tokenizer: Tokenizer, template: str, special_tokens: dict[str, str], 
     lead = frame.lead if frame.joined else _after_rendering(text, frame)
     for context in PROOF_PROBES:
         whole: Any = tokenizer.encode(
-            text.replace(_INSTRUCTIONS, instructions).replace(_CONTEXT, context) + lead + line,
+            text.replace(_TASK, instructions).replace(_CONTEXT, context) + lead + line,
             add_special_tokens=False,
         )
         piece = encode_text(tokenizer, cut.pre + context + cut.post)

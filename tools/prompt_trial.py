@@ -10,7 +10,6 @@ import json
 import statistics
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from pcdc_runtime.engine import Engine
@@ -84,17 +83,17 @@ REMIND = CLOSED + "\n\nAnswer with one JSON object: one key, one of its listed v
 
 LAYOUTS = {
     "default": DEFAULT_LAYOUT,
-    "bullets": Layout("bullets", instructions(bullets, EACH), FENCED, CLOSED),
-    "bullets+reminder": Layout("bullets+reminder", instructions(bullets, EACH), FENCED, REMIND),
-    "one-line": Layout("one-line", instructions(one_line, EACH), FENCED, CLOSED),
-    "one-line+reminder": Layout("one-line+reminder", instructions(one_line, EACH), FENCED, REMIND),
-    "one-line short": Layout("one-line short", instructions(one_line, SHORT), FENCED, CLOSED),
-    "whole-answers": Layout("whole-answers", instructions(whole_answers, EACH), FENCED, CLOSED),
-    "whole-answers+reminder": Layout("whole-answers+reminder", instructions(whole_answers, EACH), FENCED, REMIND),
-    "first-whole": Layout("first-whole", instructions(first_whole, EACH), FENCED, CLOSED),
-    "whole-answers short": Layout("whole-answers short", instructions(whole_answers, SHORT), FENCED, CLOSED),
-    "whole-answers copy": Layout("whole-answers copy", instructions(whole_answers, COPY), FENCED, CLOSED),
-    "named-values": Layout("named-values", instructions(named_values, EACH), FENCED, CLOSED),
+    "bullets": Layout(instructions(bullets, EACH), FENCED, CLOSED),
+    "bullets+reminder": Layout(instructions(bullets, EACH), FENCED, REMIND),
+    "one-line": Layout(instructions(one_line, EACH), FENCED, CLOSED),
+    "one-line+reminder": Layout(instructions(one_line, EACH), FENCED, REMIND),
+    "one-line short": Layout(instructions(one_line, SHORT), FENCED, CLOSED),
+    "whole-answers": Layout(instructions(whole_answers, EACH), FENCED, CLOSED),
+    "whole-answers+reminder": Layout(instructions(whole_answers, EACH), FENCED, REMIND),
+    "first-whole": Layout(instructions(first_whole, EACH), FENCED, CLOSED),
+    "whole-answers short": Layout(instructions(whole_answers, SHORT), FENCED, CLOSED),
+    "whole-answers copy": Layout(instructions(whole_answers, COPY), FENCED, CLOSED),
+    "named-values": Layout(instructions(named_values, EACH), FENCED, CLOSED),
 }
 
 
@@ -111,7 +110,7 @@ def main(names: list[str]) -> None:
             for scenario in SCENARIOS:
                 schema, problems = parse_file(ROOT / f"{scenario}.json")
                 assert schema is not None, problems
-                artifact, problems = compile_schema(replace(schema), target)
+                artifact, problems = compile_schema(schema, target)
                 assert artifact is not None, problems
                 own = []
                 with Engine(artifact, model.share()) as engine:
