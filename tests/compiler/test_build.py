@@ -61,6 +61,7 @@ def test_a_second_build_writes_nothing(schemas, out):
 
 
 def test_an_edit_of_equal_length_with_the_old_time_is_seen_and_a_touch_is_not(schemas, out):
+    """Field report 32."""
     path = schemas / "support.json"
     build([schemas], [MODEL], out)
     times = path.stat().st_atime_ns, path.stat().st_mtime_ns
@@ -105,6 +106,7 @@ def test_another_layout_of_the_models_files_is_fresh(schemas, out, model):
 
 
 def test_a_changed_chat_template_makes_it_stale(schemas, out, model):
+    """Field report 32."""
     build([schemas], [str(model)], out)
     edit(model / "tokenizer_config.json", lambda c: c.update(chat_template=c["chat_template"] + "{# new #}"))
     (target,) = build([schemas], [str(model)], out).targets
@@ -112,6 +114,7 @@ def test_a_changed_chat_template_makes_it_stale(schemas, out, model):
 
 
 def test_a_changed_merge_makes_it_stale(schemas, out, model):
+    """Field report 32."""
     build([schemas], [str(model)], out)
     edit(model / "tokenizer.json", lambda content: content["model"]["merges"].pop())
     (target,) = build([schemas], [str(model)], out).targets
@@ -211,6 +214,7 @@ def test_a_path_that_is_not_there_and_a_folder_without_schemas_are_reported(tmp_
 
 
 def test_names_that_differ_by_case_or_by_a_hostile_character_all_survive(tmp_path, out):
+    """Field report 36."""
     names = ["risk", "Risk", "CON", "é", "e\u0301", "a b", "-x", "x" * 200]
     for name in names:
         write(tmp_path / "s" / "in" / f"{name}.json", definition(f"only {name}", "B"))
@@ -244,6 +248,7 @@ def test_an_output_folder_that_is_a_file_is_a_diagnostic(schemas, out):
 
 
 def test_a_full_disk_keeps_the_old_artifact(schemas, out):
+    """Field report 34."""
     build([schemas], [MODEL], out)
     (path,) = out.glob("*.pcdc")
     old = path.read_bytes()
@@ -288,6 +293,7 @@ print(*(t.outcome for t in report.targets))
 
 
 def test_artifacts_are_equal_bytes_for_any_hash_seed_folder_and_umask(schemas, tmp_path):
+    """Field report 36."""
     running = []
     for seed, umask in (("0", "022"), ("1", "077"), ("2", "000")):
         place = tmp_path / f"place-{seed}"
@@ -306,6 +312,7 @@ def test_artifacts_are_equal_bytes_for_any_hash_seed_folder_and_umask(schemas, t
 
 
 def test_processes_that_build_one_schema_together_leave_one_whole_artifact(schemas, out):
+    """Field report 34."""
     arguments = [str(schemas), MODEL, str(out), "022"]
     command = [sys.executable, "-c", BUILD_SCRIPT, *arguments]
     running = [subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE) for _ in range(4)]

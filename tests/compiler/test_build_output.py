@@ -50,6 +50,7 @@ def test_a_plain_name_stays_as_it_is(plain):
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_name_becomes_a_safe_component(name):
+    """Field report 36."""
     part = output.safe_part(name)
     assert re.fullmatch(r"[a-z0-9_][a-z0-9._-]*-[0-9a-f]{8}", part)
     assert len(part) <= 100
@@ -63,6 +64,7 @@ def test_names_that_reduce_to_the_same_stay_apart_even_without_case():
 
 @given(st.text(max_size=200), st.text(max_size=60), st.lists(st.text(min_size=1), max_size=3))
 def test_no_name_leaves_the_output_folder(schema, model, folders):
+    """Field report 36."""
     parts = [p.replace("/", "|").replace("\0", "|") for p in [*folders, schema or "x"]]
     (name,) = output.artifact_names([(PurePath(*parts), model, "source")])
     assert not name.is_absolute()
@@ -134,6 +136,7 @@ def test_a_real_write_that_hits_a_limit_keeps_the_old_file(tmp_path):
 
 
 def test_a_killed_writer_leaves_only_what_the_next_sweep_removes(tmp_path):
+    """Field report 34."""
     path = tmp_path / "a.pcdc"
     write_atomic(path, b"old")
     script = (

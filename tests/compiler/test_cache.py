@@ -83,6 +83,7 @@ def test_force_always_builds(old):
     ],
 )
 def test_each_input_alone_makes_it_stale_and_is_named(old, part, word):
+    """Field report 32."""
     before = replace(old, inputs={**old.inputs, part: "other"})
     decision = cache.decide(before, SCHEMA, MODEL, record_of(old))
     assert decision.rebuild
@@ -148,6 +149,7 @@ TEAM, TONE = SCHEMA.fields
     ],
 )
 def test_every_change_of_the_schema_is_stale_and_named(old, schema, changes):
+    """Field report 32."""
     decision = cache.decide(old, schema, MODEL, record_of(old, schema))
     assert (decision.rebuild, decision.reason) == (True, "the schema changed")
     assert list(decision.changes) == changes

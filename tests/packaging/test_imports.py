@@ -178,6 +178,7 @@ def test_importing_a_package_alone_loads_nothing_slow(package):
 
 
 def test_a_schema_is_built_where_mlx_cannot_be_imported(tmp_path):
+    """Field report 55."""
     arguments = ["pcdc", "build", str(ROOT / "schemas" / "fraud_routing.json"), "--out", str(tmp_path)]
     code = f"""
         import sys

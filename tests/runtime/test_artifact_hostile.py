@@ -61,11 +61,13 @@ def test_arrays_are_views_that_cannot_be_written():
 
 
 def test_a_file_cut_at_any_byte_is_refused():
+    """Field report 34."""
     for size in range(len(DATA)):
         refused(DATA[:size])
 
 
 def test_any_flipped_bit_is_refused():
+    """Field report 34."""
     generator = random.Random(0)
     bits = {*range(64 * 8), *generator.sample(range(len(DATA) * 8), 2000)}
     for bit in bits:
@@ -105,6 +107,7 @@ def nested(depth):
     ids=lambda data: data[:8].hex() or "empty",
 )
 def test_hostile_bytes_are_refused(data):
+    """Field report 35."""
     refused(data)
 
 
@@ -123,6 +126,7 @@ def test_hostile_bytes_are_refused(data):
     ids=lambda data: data[:8].hex() or "empty",
 )
 def test_hostile_payloads_are_refused_though_their_checksum_is_right(data):
+    """Field report 35."""
     refused(sealed(data))
 
 
@@ -134,6 +138,7 @@ def test_a_payload_that_is_not_in_canonical_form_is_refused():
 
 
 def test_a_file_above_the_size_cap_is_refused_unparsed(tmp_path, monkeypatch):
+    """Field report 35."""
     monkeypatch.setattr(module, "MAX_BYTES", len(DATA) - 1)
     refused(DATA)
     path = tmp_path / "large.pcdc"
@@ -206,6 +211,7 @@ LAST = len(ARTIFACT.nodes) - 1
     ],
 )
 def test_structures_that_do_not_fit_together_are_refused(array, index, value):
+    """Field report 35."""
     refused(poked(array, index, value))
 
 
@@ -263,6 +269,7 @@ FIELDS = payload()["schema"]["fields"]
     ],
 )
 def test_members_of_wrong_type_count_or_range_are_refused(keys, value):
+    """Field report 35."""
     refused(changed(*keys, value=value))
 
 

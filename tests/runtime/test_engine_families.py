@@ -56,6 +56,7 @@ def test_scores_of_a_tree_pass_equal_one_full_forward_per_path(engine, family, s
 
 @pytest.mark.parametrize("scoring", RULES)
 def test_company_order_and_reuse_move_a_score_by_less_than_the_drift_band(engine, scoring):
+    """Field report 51."""
     whole = engine.run(CONTEXT, scoring=scoring).fields
     engine.run("Something else entirely.")
     for names in (["team"], ["open", "level"], ["team", "open", "level"]):

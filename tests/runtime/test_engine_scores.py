@@ -35,6 +35,7 @@ LEAK = table(
 
 
 def test_whole_choice_scoring_is_not_fooled_by_a_first_token_that_leads_nowhere():
+    """Field report 07."""
     field = ask(make_artifact({"f": SHIPPING}), LEAK).fields["f"]
     assert by_choice(field) == {
         "REFUND": pytest.approx(0.36 / 0.366),
@@ -45,6 +46,7 @@ def test_whole_choice_scoring_is_not_fooled_by_a_first_token_that_leads_nowhere(
 
 
 def test_per_node_scoring_is_fooled_and_the_legal_mass_shows_the_leak():
+    """Field report 07."""
     result = ask(make_artifact({"f": SHIPPING}), LEAK, scoring="trie")
     field = result.fields["f"]
     assert result.scoring == "trie"
@@ -53,6 +55,7 @@ def test_per_node_scoring_is_fooled_and_the_legal_mass_shows_the_leak():
 
 
 def test_a_long_choice_is_scored_by_its_plain_sum():
+    """Field report 08."""
     gas = {"GAS": [(["GAS"], ['"'])], "GASTROENTEROLOGY": [(["GAS", "TRO", "ENTER", "OLOGY"], ['"'])]}
     first, second, third = math.exp(-3.7), math.exp(-0.003), math.exp(-0.002)
     rule = table(
@@ -125,6 +128,7 @@ BOOLEAN = {True: [(["t"], [","])], False: [(["f"], [","])]}
 @pytest.mark.parametrize("scoring", ["trie", "identify"])
 @pytest.mark.parametrize(("temperature", "sure"), [(0.5, 0.99005), (1, 0.90888), (2, 0.75951)])
 def test_temperature_flattens_probabilities_and_keeps_the_answer(temperature, sure, scoring):
+    """Field report 52."""
     field = ask(make_artifact({"f": BOOLEAN}), two_logits, scoring=scoring, temperature=temperature).fields[
         "f"
     ]
@@ -139,6 +143,7 @@ def test_temperature_flattens_probabilities_and_keeps_the_answer(temperature, su
 @pytest.mark.parametrize("continues", [0.9, 0.2])
 @pytest.mark.parametrize("scoring", RULES)
 def test_closing_competes_with_continuing_where_one_choice_begins_another(continues, scoring):
+    """Field report 04."""
     choices = {"BILLING": [(["BILLING"], ['"'])], "BILLING_DISPUTE": [(["BILLING", "_DISPUTE"], ['"'])]}
     rule = table(
         {
@@ -155,6 +160,7 @@ def test_closing_competes_with_continuing_where_one_choice_begins_another(contin
 
 @pytest.mark.parametrize("scoring", RULES)
 def test_choices_that_share_their_first_tokens_are_told_apart_by_the_rest(scoring):
+    """Field report 06."""
     rule = table(
         {
             (): {"P": 0.5},
@@ -171,10 +177,20 @@ def test_choices_that_share_their_first_tokens_are_told_apart_by_the_rest(scorin
 
 
 def test_a_distribution_that_holds_almost_no_mass_says_so():
+    """Field report 56."""
     tiny = table({(): {"A": 0.99e-6, "B": 0.01e-6}, ("A",): {'"': 1.0}, ("B",): {'"': 1.0}})
     field = ask(make_artifact({"f": {"A": [(["A"], ['"'])], "B": [(["B"], ['"'])]}}), tiny).fields["f"]
     assert field.prob == pytest.approx(0.99)
     assert field.legal_mass == pytest.approx(1e-6)
+
+
+@pytest.mark.parametrize("labels", ["ABC", "CAB", "BCA"])
+def test_report_56_the_order_of_choices_decides_nothing_that_the_model_does_not_see(labels):
+    rule = table({(): {"A": 0.2, "B": 0.5, "C": 0.1}, **{(label,): {'"': 1.0} for label in labels}})
+    field = ask(make_artifact({"f": spelled(*labels)}), rule).fields["f"]
+    assert [value for value, _ in field.distribution] == ["B", "A", "C"]
+    assert [p for _, p in field.distribution] == pytest.approx([0.625, 0.25, 0.125])
+    assert field.legal_mass == pytest.approx(0.8)
 
 
 MIXED = {
@@ -221,6 +237,7 @@ def test_legal_mass_is_the_same_under_joint_and_trie_and_bounded_under_identify(
 
 @pytest.mark.parametrize("scoring", RULES)
 def test_any_subset_of_fields_in_any_order_gives_the_same_scores(scoring):
+    """Field report 49 and field report 51."""
     artifact = make_artifact(MIXED)
     with Engine(artifact, loaded(TableModel(seeded(3)))) as engine:
         whole = engine.run(CONTEXT, scoring=scoring).fields

@@ -48,6 +48,7 @@ def answer(rule, scoring="joint", *, fields=ABC, temperature=1.0, band=1e-3, leg
     [(math.nan, 1, 2), (1, 2, math.nan), (math.inf, 1, 2), (1, math.inf, -math.inf), (-math.inf,) * 3],
 )
 def test_broken_logits_are_an_error_that_names_the_field(logits, scoring, legal_mass):
+    """Field report 52."""
     with pytest.raises(ScoreError, match="field f"):
         answer(first_row(*logits), scoring, legal_mass=legal_mass)
 
@@ -97,6 +98,7 @@ def test_a_node_that_offers_nothing_possible_gives_its_choices_nothing():
 @pytest.mark.parametrize("scoring", RULES)
 @pytest.mark.parametrize("logits", [(2, 2, 2), (1, 2, 2), (0.0, -0.0, -5)])
 def test_equal_scores_go_to_the_first_declared_and_are_flagged(logits, scoring):
+    """Field report 51."""
     (field,) = answer(first_row(*logits), scoring)
     assert field.value == "ABC"[logits.index(max(logits))]
     assert (field.tie, field.near_tie, field.margin) == (True, True, 0.0)
@@ -108,6 +110,7 @@ def test_ties_in_a_distribution_keep_declaration_order():
 
 
 def test_logits_that_half_precision_cannot_tell_apart_are_a_tie():
+    """Field report 51."""
     rounded = [float(x) for x in mx.array([10.01, 10.02, 0]).astype(mx.bfloat16).astype(mx.float32).tolist()]
     (field,) = answer(first_row(*rounded))
     assert (field.value, field.tie) == ("A", True)
@@ -117,6 +120,7 @@ def test_logits_that_half_precision_cannot_tell_apart_are_a_tie():
     ("dtype", "near"), [("float32", False), ("bfloat16", True), ("mlx.core.float16", True)]
 )
 def test_a_margin_within_the_types_drift_is_a_near_tie(dtype, near):
+    """Field report 51."""
     (field,) = answer(first_row(10.01, 10.03, 0), band=score.drift_band(dtype))
     assert (field.value, field.tie, field.near_tie) == ("B", False, near)
     assert field.margin == pytest.approx(0.02, abs=1e-5)
