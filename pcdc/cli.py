@@ -237,6 +237,7 @@ def inspect(
     prompt: Annotated[
         bool, typer.Option("--prompt", help="Print the prompt's text and nothing else.")
     ] = False,
+    model: Model = None,
 ) -> None:
     """Show what an artifact holds: tokens of every choice, tries, END sets, collisions. Needs no weights.
 
@@ -254,7 +255,7 @@ def inspect(
     if prompt:
         typer.echo(loaded.prompt_text)
         return
-    spelled, note = token_bytes_of(loaded)
+    spelled, note = token_bytes_of(loaded, model)
     if note:
         typer.echo(note, err=True)
     view = describe(loaded, spelled)

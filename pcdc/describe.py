@@ -122,14 +122,17 @@ class ArtifactView:
         return asdict(self)
 
 
-def token_bytes_of(artifact: Artifact) -> tuple[TokenBytes | None, str]:
-    """The bytes of an artifact's tokens, or None with the reason where its tokenizer is not at hand."""
+def token_bytes_of(artifact: Artifact, model: str | None = None) -> tuple[TokenBytes | None, str]:
+    """The bytes of an artifact's tokens, or None with the reason where its tokenizer is not at hand.
+
+    `model` is an alias, hub id or folder; the artifact's own unless given.
+    """
     from pcdc_runtime import models
     from pcdc_runtime.errors import PcdcError
     from pcdc_runtime.tokenizer import check_tokenizer, load_tokenizer
 
     try:
-        files = models.resolve(artifact.model, weights=False)
+        files = models.resolve(model or artifact.model, weights=False, folders=model is not None)
         tokenizer = load_tokenizer(files.folder)
         check_tokenizer(artifact, tokenizer, models.fingerprint_of(files.folder), files.name)
     except PcdcError as error:

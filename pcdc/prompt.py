@@ -20,7 +20,7 @@ from pcdc_runtime.models import ModelFiles
 from pcdc_runtime.tokenizer import common_prefix, encode_text, fingerprint, load_tokenizer
 from tokenizers import Tokenizer
 
-from .diagnostics import Diagnostic
+from .diagnostics import Diagnostic, finding
 from .schema import Field, Schema
 from .vocabulary import Vocabulary
 
@@ -186,14 +186,9 @@ class _TemplateError(Exception):
 
 
 def _unsupported(model: str, fact: str, code: str = "PCDC301", help: str = "") -> Diagnostic:
-    return Diagnostic(
-        code=code,
-        severity="error",
-        location=None,
-        subject=f"model {model}",
-        fact=fact,
-        limit="head, segment and tail must encode exactly as the whole prompt does",
-        help=help or "use another model, or report the template",
+    limit = "head, segment and tail must encode exactly as the whole prompt does"
+    return finding(
+        code, None, f"model {model}", fact, limit, help or "use another model, or report the template"
     )
 
 

@@ -267,7 +267,9 @@ def load(path: str | Path, model: str | Path | LoadedModel | None = None) -> Eng
     compiled = artifact_file.read(Path(path))
     if isinstance(model, LoadedModel):
         return Engine(compiled, model.share())
-    return Engine(compiled, open_model(compiled.model if model is None else str(model)))
+    if model is None:
+        return Engine(compiled, open_model(compiled.model, folders=False))
+    return Engine(compiled, open_model(str(model)))
 
 
 def _plans(

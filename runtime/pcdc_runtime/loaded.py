@@ -130,12 +130,13 @@ _LOCK = threading.RLock()
 _LOADED: dict[tuple[int, Path], LoadedModel] = {}
 
 
-def open_model(name: str) -> LoadedModel:
+def open_model(name: str, *, folders: bool = True) -> LoadedModel:
     """The model of an alias, hub id or folder, loaded once per process however often it is opened.
 
+    `folders` as in `models.resolve`.
     Raises ModelNotFoundError, HubUnreachableError, ModelNotSupportedError, ExtraMissingError.
     """
-    files = resolve(name, weights=True)
+    files = resolve(name, weights=True, folders=folders)
     key = (os.getpid(), files.folder.resolve())
     with _LOCK:
         if key in _LOADED:

@@ -92,17 +92,18 @@ class ModelFiles:
         return tokens
 
 
-def resolve(name: str, *, weights: bool) -> ModelFiles:
+def resolve(name: str, *, weights: bool, folders: bool = True) -> ModelFiles:
     """The files of a model: tokenizer, template and configuration, and its weights where they are wanted.
 
-    An existing folder goes before a hub id of the same spelling. Raises ModelNotFoundError,
+    An existing folder goes before a hub id of the same spelling; `folders=False` is for names that come out
+    of an artifact, which must not choose a path on this machine. Raises ModelNotFoundError,
     HubUnreachableError, ModelNotSupportedError.
     """
     if name == DEFAULT:
         return ModelFiles(name, embedded_folder(name, weights=weights))
     if name in ALIASES:
         return ModelFiles(name, _with_tokenizer(name, _from_hub(name, ALIASES[name], weights)))
-    if (local := _local_folder(name)) is not None:
+    if folders and (local := _local_folder(name)) is not None:
         if lacking := _lacking(local, weights):
             raise ModelNotFoundError(
                 shown(name), f"lacks {', '.join(lacking)}", help="give a folder as `mlx_lm.convert` writes it"
@@ -111,6 +112,12 @@ def resolve(name: str, *, weights: bool) -> ModelFiles:
         return ModelFiles(recorded, _with_tokenizer(recorded, local))
     if _HUB_ID.fullmatch(name) and ".." not in name and "--" not in name:
         return ModelFiles(name, _with_tokenizer(name, _from_hub(name, name, weights)))
+    if not folders:
+        raise ModelNotFoundError(
+            shown(name),
+            "is the name of a local folder, and an artifact does not say where that is",
+            help="name the folder: `--model FOLDER`, in Python `load(path, model=FOLDER)`",
+        )
     raise _not_found(name, "is no alias, no hub id and no folder")
 
 

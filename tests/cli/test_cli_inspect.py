@@ -17,16 +17,9 @@ from pcdc.show import artifact_picture
 from pcdc.vocabulary import Vocabulary
 
 
-@pytest.fixture
-def known(artifact, tiny, monkeypatch):
-    """The artifact's model name as something that resolves: run beside the model's folder."""
-    monkeypatch.chdir(tiny.parent)
-    return artifact
-
-
-def test_the_json_shows_every_choice_with_its_tokens_and_forms(pcdc, known):
-    view = json.loads(pcdc("inspect", known, "--json").stdout)
-    compiled = read(known)
+def test_the_json_shows_every_choice_with_its_tokens_and_forms(pcdc, artifact, tiny):
+    view = json.loads(pcdc("inspect", artifact, "--model", tiny, "--json").stdout)
+    compiled = read(artifact)
     assert view["digest"] == compiled.digest
     assert view["inputs"] == dict(compiled.inputs)
     for shown, field in zip(view["fields"], compiled.fields, strict=True):
@@ -42,16 +35,16 @@ def test_the_json_shows_every_choice_with_its_tokens_and_forms(pcdc, known):
     assert sum(f["nodes"] for f in view["fields"]) == view["nodes"] - 1
 
 
-def test_every_choice_ends_somewhere_in_the_trie_and_rows_make_one_tree(pcdc, known):
-    for field in json.loads(pcdc("inspect", known, "--json").stdout)["fields"]:
+def test_every_choice_ends_somewhere_in_the_trie_and_rows_make_one_tree(pcdc, artifact, tiny):
+    for field in json.loads(pcdc("inspect", artifact, "--model", tiny, "--json").stdout)["fields"]:
         ends = {end for row in field["trie"] for end in row["ends"]}
         assert ends == {c["choice"] for c in field["candidates"]}
         assert [row["parent"] for row in field["trie"]].count(-1) == 1
         assert all(row["parent"] < place for place, row in enumerate(field["trie"]))
 
 
-def test_collisions_are_named(pcdc, known):
-    found = json.loads(pcdc("inspect", known, "--json").stdout)["fields"][0]["collisions"]
+def test_collisions_are_named(pcdc, artifact, tiny):
+    found = json.loads(pcdc("inspect", artifact, "--model", tiny, "--json").stdout)["fields"][0]["collisions"]
     assert ["BILLING", "BILLING_DISPUTE"] in found["prefixes"]
     assert any({"BILLING", "BILLING_DISPUTE"} <= set(group) for group in found["first_token"])
     assert found["merges"] == ["a b)"]
@@ -70,8 +63,8 @@ def test_choices_that_merge_with_either_quote_are_named(pcdc, tmp_path):
     assert {end.remainder for end in field.ends} == {'"', ' "|"', ')"'}
 
 
-def test_the_picture_shows_tokens_branches_end_sets_and_reads(pcdc, known):
-    text = pcdc("inspect", known).stdout
+def test_the_picture_shows_tokens_branches_end_sets_and_reads(pcdc, artifact, tiny):
+    text = pcdc("inspect", artifact, "--model", tiny).stdout
     assert "token prefix: 'BILLING' of 'BILLING_DISPUTE'" in text
     assert "└── " in text
     assert "=> 'BILLING_DISPUTE'" in text
@@ -145,3 +138,13 @@ def test_doctor_sees_the_drift_of_quantized_weights(tmp_path):
 def test_doctor_names_a_model_that_is_not_there(pcdc):
     done = pcdc("doctor", "--model", "smollm2-135x")
     assert (done.exit_code, "is no alias" in done.stdout) == (1, True)
+
+
+def test_an_artifact_never_chooses_a_folder_of_this_machine(pcdc, artifact, tiny, monkeypatch):
+    monkeypatch.chdir(tiny.parent)
+    assert read(artifact).model == tiny.name
+    refused = pcdc("run", artifact, "--text", "x")
+    assert (refused.exit_code, "PCDC401" in refused.stderr) == (2, True)
+    assert "--model FOLDER" in refused.stderr
+    assert "ids only" in pcdc("inspect", artifact).stderr
+    assert pcdc("run", artifact, "--text", "x", "--model", tiny).exit_code == 0

@@ -364,7 +364,7 @@ def test_load_reads_the_file_and_opens_each_folder_once(tmp_path, monkeypatch):
         opened.append((folder, name))
         return TableModel(seeded(1)), byte_tokenizer()
 
-    monkeypatch.setattr(loaded_module, "resolve", lambda name, weights: ModelFiles(name, tmp_path))
+    monkeypatch.setattr(loaded_module, "resolve", lambda name, weights, folders: ModelFiles(name, tmp_path))
     monkeypatch.setattr(loaded_module, "_open_folder", open_folder)
     with load(path) as first, load(str(path), "table") as second, load(path, first.model) as third:
         assert first.model is second.model is third.model
