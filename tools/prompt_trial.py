@@ -1,7 +1,7 @@
 """Compare prompt layouts by legal mass, without labels: `python tools/prompt_trial.py [layout...]`.
 
 Every layout asks every example context of the four scenarios on the embedded model. The higher the legal
-mass, the less the model wanted to say something that is not an answer. Prints medians and the prompt's length.
+mass, the less the model wanted to say something that is no answer. Prints medians and the prompt's length.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def instructions(render: Callable[[Field], str], rule: str) -> Callable[[Schema]
 
 
 EACH = (
-    "Each question below is asked on its own. Answer it with one JSON object that has the question's key and one "
-    "of its listed values."
+    "Each question below is asked on its own. Answer it with one JSON object that has the question's key and "
+    "one of its listed values."
 )
 SHORT = "Answer one question as JSON, with exactly one of its listed values."
 COPY = "Each question below is asked on its own. Answer it with exactly one of its lines of JSON, copied."
