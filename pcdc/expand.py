@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from urllib.parse import unquote
 
 from pcdc_runtime.artifact import Value
@@ -21,26 +21,37 @@ from .keywords import (
 )
 from .labels import Declared, shown
 from .schema import Choice, label_of
-from .source import Array, Node, Object, Report, Scalar
+from .source import Array, Node, Object, Report, Scalar, Unread
 
 MAX_LEVELS = 64
 _INDEX = re.compile("0|[1-9][0-9]{0,8}")
 
 TYPES = frozenset(("boolean", "enum", "string", "number", "integer", "null", "object", "array"))
 _SYNONYMS = {"bool": "boolean", "str": "string", "int": "integer", "float": "number", "none": "null"}
-_SYNONYMS |= {"list": "array", "dict": "object", "choice": "enum", "literal": "enum", "text": "string"}
+_SYNONYMS |= {"choice": "enum", "choices": "enum", "literal": "enum", "text": "string"}
 
 SOURCES = (*CHOICE_SOURCES, "allOf", "$ref")
+_VALUE = frozenset(("value",))
 ShapeCheck = Callable[[str, Object], frozenset[str]]
 
 
 @dataclass(frozen=True)
 class Expanded:
-    """The choices below one schema node. `total` counts them also where they were too many to read."""
+    """The choices below one schema node; None is a choice that was refused.
 
-    choices: tuple[Declared, ...]
+    `total` counts them also where they were too many to read. Where a branch could not be read, this is not
+    the `whole`: its choices are one None and not counted.
+    """
+
+    choices: tuple[Declared | None, ...]
     total: int
     description: str = ""
+    whole: bool = True
+
+    @property
+    def known(self) -> tuple[Declared, ...]:
+        """The choices that were not refused."""
+        return tuple(d for d in self.choices if d is not None)
 
 
 class Expansion:
@@ -59,6 +70,8 @@ class Expansion:
 
         `at` is the place of the node's key, `trail` the references that led here.
         """
+        if isinstance(node, Unread):
+            return None
         if not isinstance(node, Object):
             limit = "a field is an object with a type or choices"
             self._report.add("PCDC201", at, subject, f"is {kind_of(node)}", limit)
@@ -71,20 +84,22 @@ class Expansion:
             self.refuse_catalog(subject, node.members["x-catalog"].at)
             return None
         malformed = self._malformed(subject, node)
-        kinds = None if "type" in malformed else self._kinds(subject, node)
+        kinds = None if "type" in malformed else self._kinds(subject, node, level)
         is_open = kinds is not None and self._is_open(node, kinds)
         misspelt = check_keywords(subject, node, pointer, FIELD_KEYWORDS, self._report, closed=not is_open)
-        if kinds is None or malformed.intersection(SOURCES):
-            return None
-        if is_open:
+        if kinds is not None and is_open:
             if not misspelt:
                 self._refuse_open(subject, node, kinds, at)
             return None
-        own = _text(node.get("description"))
-        found = self._choices(subject, node, pointer, kinds, trail, level)
-        if found is None or not self._fits(subject, node, kinds, found):
+        if malformed.intersection(SOURCES) or (kinds is None and node.members.keys().isdisjoint(SOURCES)):
             return None
-        return Expanded(found.choices, found.total, own or found.description)
+        own = _text(node.get("description"))
+        found = self._choices(subject, node, pointer, kinds or frozenset(), trail, level)
+        if found is None:
+            return None
+        if kinds:
+            self._check_fit(subject, node, kinds, found)
+        return replace(found, description=own or found.description)
 
     def refuse_catalog(self, subject: str, at: int) -> None:
         """Report `x-catalog`."""
@@ -112,16 +127,14 @@ class Expansion:
             return None
         return node, pointer
 
-    def _kinds(self, subject: str, node: Object) -> frozenset[str] | None:
+    def _kinds(self, subject: str, node: Object, level: int) -> frozenset[str] | None:
         declared = node.get("type")
         scalars = declared.items if isinstance(declared, Array) else (declared,) if declared else ()
         words = [(str(s.value), s.at) for s in scalars if isinstance(s, Scalar)]
         unknown = [(word, at) for word, at in words if word not in TYPES]
         for word, at in unknown:
-            known = _SYNONYMS.get(word.lower())
-            hint = f"did you mean `{known}`?" if known else suggestion(word, TYPES)
-            limit = "fields are `boolean` or `enum`"
-            self._report.add("PCDC210", at, subject, f"has the unknown type {quoted(word)}", limit, hint)
+            limit, help = "fields are `boolean` or `enum`", _type_hint(word, node, level)
+            self._report.add("PCDC210", at, subject, f"has the unknown type {quoted(word)}", limit, help)
         return None if unknown else frozenset(word for word, _ in words)
 
     def _is_open(self, node: Object, kinds: frozenset[str]) -> bool:
@@ -190,8 +203,7 @@ class Expansion:
                 self._referred[id(target)] = referred
             return self._referred[id(target)]
         if key == "const":
-            literal = self._literal(subject, value, "`const`", at, _note(node))
-            return None if literal is None else _expanded([literal])
+            return _expanded([self._literal(subject, value, "`const`", at, _note(node))])
         assert isinstance(value, Array)
         if len(value.items) > MAX_CHOICES:
             return Expanded((), len(value.items))
@@ -202,8 +214,7 @@ class Expansion:
                 else self._literal(subject, item, f"item {i} of `{key}`", item.at)
                 for i, item in enumerate(value.items, 1)
             ]
-            known = [literal for literal in literals if literal is not None]
-            return _expanded(known) if len(known) == len(literals) else None
+            return _expanded(literals)
         branches = [
             self.expand(subject, item, f"{below}/{i}", item.at, trail, level + 1)
             for i, item in enumerate(value.items)
@@ -211,16 +222,18 @@ class Expansion:
         return _union(branches)
 
     def _described(self, subject: str, node: Node, pointer: str, place: str) -> Declared | None:
-        if not isinstance(node, Object) or "value" not in node.members:
+        if not isinstance(node, Object) or not any(suggestion(key, _VALUE) for key in node.members):
             return self._literal(subject, node, place, node.at)
         check_keywords(f"{place} of {subject}", node, pointer, CHOICE_KEYWORDS, self._report)
         self._malformed(f"{place} of {subject}", node)
-        value = node.members["value"].value
-        return self._literal(subject, value, place, value.at, _text(node.get("description")))
+        value = node.get("value")
+        return None if value is None else self._literal(subject, value, place, value.at, _note(node))
 
     def _literal(self, subject: str, node: Node, place: str, at: int, note: str = "") -> Declared | None:
         if isinstance(node, Scalar):
             return Declared(self._choice(node.value, node.at, note), node.at, node.spelling)
+        if isinstance(node, Unread):
+            return None
         limit = "a choice is text, a number, a boolean or null"
         help = (
             'describe a choice with {"value": ..., "description": ...} in `choices`, or `oneOf` with `const`'
@@ -231,13 +244,14 @@ class Expansion:
     def _choice(self, value: Value, at: int, note: str) -> Choice:
         return Choice(value, label_of(value), note, self._report.source.locate(at))
 
-    def _fits(self, subject: str, node: Object, kinds: frozenset[str], found: Expanded) -> bool:
-        if not kinds or "enum" in kinds or found.total > MAX_CHOICES:
-            return True
+    def _check_fit(self, subject: str, node: Object, kinds: frozenset[str], found: Expanded) -> None:
+        if "enum" in kinds or found.total > MAX_CHOICES:
+            return
         # The short spelling has no other way to say that an answer may be missing.
         fitting = kinds | {"null"} if "choices" in node.members else kinds
-        wrong = [d for d in found.choices if fitting.isdisjoint(_kinds_of(d.choice.value))]
-        for declared in wrong:
+        for declared in found.known:
+            if not fitting.isdisjoint(_kinds_of(declared.choice.value)):
+                continue
             fact, limit = (
                 f"has the choice {shown(declared.choice)}",
                 f"its type is {' or '.join(sorted(kinds))}",
@@ -246,17 +260,17 @@ class Expansion:
             if kinds == {"boolean"}:
                 help = "write `true` and `false` without quotes"
             self._report.add("PCDC215", declared.at, subject, fact, limit, help)
-        if "null" not in kinds or any(d.choice.value is None for d in found.choices):
-            return not wrong
+        has_null = any(d.choice.value is None for d in found.known)
+        if "null" not in kinds or has_null or None in found.choices or not found.whole:
+            return
         fact, help = (
             "has a type with null but no choice null",
             "add null to the choices, or take it out of the type",
         )
         self._report.add("PCDC215", node.members["type"].value.at, subject, fact, "", help)
-        return False
 
 
-def kind_of(node: Node) -> str:
+def kind_of(node: Scalar | Array | Object) -> str:
     """A node's kind in words."""
     if isinstance(node, Object):
         return "an object"
@@ -287,19 +301,34 @@ def _note(node: Object) -> str:
     return _text(node.get("description")) or _text(node.get("title"))
 
 
-def _expanded(choices: list[Declared]) -> Expanded:
+def _type_hint(word: str, node: Object, level: int) -> str:
+    """What an unknown type should be: a type that is accepted where it stands."""
+    sources = node.members.keys() & SOURCES
+    usable = frozenset(("boolean", "enum"))
+    if sources or level > 1:
+        usable |= {"null"}
+    if sources - {"choices"}:
+        usable |= {"string", "number", "integer"}
+    known = _SYNONYMS.get(word.lower())
+    if known in usable:
+        return f"did you mean `{known}`?"
+    use = "use `enum` and list the answers in `choices`, or `boolean` for true and false"
+    return suggestion(word, usable) or use
+
+
+def _expanded(choices: Sequence[Declared | None]) -> Expanded:
     return Expanded(tuple(choices), len(choices))
 
 
-def _union(branches: list[Expanded | None]) -> Expanded | None:
+def _union(branches: Sequence[Expanded | None]) -> Expanded:
     """Branches in order; the description is that of the one branch which is more than a single answer."""
-    known = [branch for branch in branches if branch is not None]
-    if len(known) < len(branches):
-        return None
-    total = sum(branch.total for branch in known)
-    choices = tuple(d for branch in known for d in branch.choices) if total <= MAX_CHOICES else ()
-    groups = [branch.description for branch in known if branch.total > 1]
-    return Expanded(choices, total, groups[0] if len(groups) == 1 else "")
+    read = [branch or Expanded((None,), 0, whole=False) for branch in branches]
+    total = sum(branch.total for branch in read)
+    size = sum(max(branch.total, len(branch.choices)) for branch in read)
+    choices = tuple(d for branch in read for d in branch.choices) if size <= MAX_CHOICES else ()
+    groups = [branch.description for branch in read if branch.total > 1]
+    whole = all(branch.whole for branch in read)
+    return Expanded(choices, total, groups[0] if len(groups) == 1 else "", whole)
 
 
 def _step(node: Node | None, token: str) -> Node | None:

@@ -39,6 +39,7 @@ _ADVICE = {
     "required": "every field is always answered; leave `required` out of a field",
     "not": "list the choices that remain",
 }
+_SHORTEST = 3
 TWO_CALLS = "use two calls: answer the first field, then put its value into the context of the second"
 
 
@@ -54,10 +55,12 @@ def looks_like_field(node: Node | None) -> bool:
 
 
 def suggestion(word: str, known: frozenset[str]) -> str:
-    """`did you mean ...`, or nothing where no known word is near."""
-    close = get_close_matches(word.lower(), sorted(known, key=str.lower), n=1, cutoff=0.8)
-    by_case = [k for k in sorted(known) if k.lower() == word.lower()]
-    best = by_case or close
+    """`did you mean ...`, or nothing where no known word is near or begins with this one."""
+    low, ordered = word.lower(), sorted(known, key=str.lower)
+    by_case = [k for k in sorted(known) if k.lower() == low]
+    close = get_close_matches(low, ordered, n=1, cutoff=0.8)
+    begun = [k for k in ordered if len(low) >= _SHORTEST and k.lower().startswith(low)]
+    best = by_case or close or begun
     return f"did you mean `{best[0]}`?" if best else ""
 
 

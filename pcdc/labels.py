@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from .diagnostics import code_points, quoted
@@ -52,12 +52,16 @@ def check_name(name: str, at: int, report: Report) -> None:
         report.add("PCDC204", at, subject, f"has {code_points(hidden)} in its name", limit, "remove it")
 
 
-def check_choices(field: str, choices: Sequence[Declared], report: Report) -> None:
-    """Report choices whose text cannot be scored, equal choices, and choices hard to tell apart."""
+def check_choices(field: str, choices: Sequence[Declared | None], report: Report) -> None:
+    """Report choices whose text cannot be scored, equal choices, and choices hard to tell apart.
+
+    None stands for a choice that was refused before and only counts as a position.
+    """
     owner = f"field {quoted(field)}"
-    for position, declared in enumerate(choices, 1):
+    known = {position: declared for position, declared in enumerate(choices, 1) if declared is not None}
+    for position, declared in known.items():
         _check_text(f"choice {position} of {owner}", declared, report)
-    _check_equal(owner, choices, report)
+    _check_equal(owner, known, report)
 
 
 def _check_text(subject: str, declared: Declared, report: Report) -> None:
@@ -100,12 +104,12 @@ def _hidden(text: str, allowed: str) -> list[str]:
     return list(found)
 
 
-def _check_equal(owner: str, choices: Sequence[Declared], report: Report) -> None:
+def _check_equal(owner: str, choices: Mapping[int, Declared], report: Report) -> None:
     by_value = dict[object, int]()
     by_label = dict[str, int]()
     by_canon = dict[str, int]()
     by_look = dict[tuple[str, str], int]()
-    for position, declared in enumerate(choices, 1):
+    for position, declared in choices.items():
         choice, at = declared.choice, declared.at
         subject = f"choice {position} of {owner}"
         first = by_value.setdefault(_identity(choice), position)
@@ -117,14 +121,14 @@ def _check_equal(owner: str, choices: Sequence[Declared], report: Report) -> Non
         first = by_label.setdefault(choice.label, position)
         if first != position:
             fact = f"{shown(choice)} has the label {quoted(choice.label)}, as choice {first}, "
-            fact += f"{shown(choices[first - 1].choice)}, has"
+            fact += f"{shown(choices[first].choice)}, has"
             help = "keep one of them, or give them different texts"
             report.add("PCDC220", at, subject, fact, "a model sees labels only", help)
             continue
         canon = unicodedata.normalize("NFC", choice.label)
         first = by_canon.setdefault(canon, position)
         if first != position:
-            fact = f"{shown(choice)} ({_differing(choices[first - 1].choice.label, choice.label)}) "
+            fact = f"{shown(choice)} ({_differing(choices[first].choice.label, choice.label)}) "
             fact += f"is canonically equal to choice {first}"
             help = "keep one of the two Unicode forms"
             report.add("PCDC221", at, subject, fact, "some tokenizers make the two one", help)
@@ -132,7 +136,7 @@ def _check_equal(owner: str, choices: Sequence[Declared], report: Report) -> Non
         looks = [by_look.setdefault(key, position) for key in _looks(choice.label)]
         first = min(looks)
         if first != position:
-            how = _difference(choices[first - 1].choice.label, choice.label)
+            how = _difference(choices[first].choice.label, choice.label)
             fact = f"{shown(choice)} differs from choice {first} {how}"
             report.add("PCDC252", at, subject, fact, help="give choices texts that a reader cannot confuse")
 

@@ -32,6 +32,7 @@ from .source import (
     Report,
     Scalar,
     SchemaSource,
+    Unread,
     from_python,
     read_source,
 )
@@ -87,7 +88,7 @@ def parse_fields(declared: Iterable[tuple[object, object]], name: str = "schema"
 
 
 def _parse(root: Node | None, report: Report, name: str) -> Found:
-    if root is None:
+    if root is None or isinstance(root, Unread):
         return None, sort_diagnostics(report.diagnostics)
     if not isinstance(root, Object):
         limit, help = "a definition is an object", 'start with {"field name": {"type": "boolean"}}'
@@ -164,6 +165,8 @@ def _properties(
         if found is None:
             return None
         target, pointer = found
+        if isinstance(target, Unread):
+            return None
         if not isinstance(target, Object):
             fact = f"refers to {kind_of(target)}"
             report.add("PCDC201", reference.at, "definition", fact, "must be an object")
@@ -202,26 +205,24 @@ def _fields(
         subject = f"field {quoted(name)}"
         pointer = f"{prefix}/{escape_pointer(name)}"
         found = expansion.expand(subject, member.value, pointer, member.at)
-        if found is not None and _has_count(subject, found, member.at, report):
+        if found is not None:
+            _check_count(subject, found, member.at, report)
             check_choices(name, found.choices, report)
             fields.append(_field(name, found, member.at, report))
     return tuple(fields)
 
 
-def _has_count(subject: str, found: Expanded, at: int, report: Report) -> bool:
+def _check_count(subject: str, found: Expanded, at: int, report: Report) -> None:
     if found.total > MAX_CHOICES:
         help = "bucket the choices, or split the decision over two fields or calls"
         report.add("PCDC213", at, subject, f"has {found.total} choices", f"at most {MAX_CHOICES}", help)
-        return False
-    if found.total < MIN_CHOICES:
+    elif found.total < MIN_CHOICES and found.whole:
         many = "1 choice" if found.total else "no choices"
-        if [type(d.choice.value) for d in found.choices] == [bool]:
+        if [type(d.choice.value) for d in found.known] == [bool]:
             help = "a boolean has the answers true and false: leave the list out"
         else:
             help = f'add the other answers, or an explicit "none of the above" or "{NULL_LABEL}"'
         report.add("PCDC212", at, subject, f"has {many}", f"at least {MIN_CHOICES}", help)
-        return False
-    return True
 
 
 def _field(name: str, found: Expanded, at: int, report: Report) -> Field:
@@ -229,7 +230,7 @@ def _field(name: str, found: Expanded, at: int, report: Report) -> Field:
         limit = "the description is the question the model reads"
         help = "add a `description` that asks the question plainly"
         report.add("PCDC251", at, f"field {quoted(name)}", "has no description", limit, help)
-    choices = tuple(d.choice for d in found.choices)
+    choices = tuple(d.choice for d in found.known)
     kinds = {type(choice.value) for choice in choices if choice.value is not None}
     return Field(
         name, "boolean" if kinds == {bool} else "enum", found.description, choices, report.source.locate(at)
@@ -259,15 +260,17 @@ class _Shapes:
         if member is None:
             return {}
         subject = f"`{SETTINGS}`"
+        if isinstance(member.value, Unread):
+            return {}
         if not isinstance(member.value, Object):
             fact = f"is {kind_of(member.value)}"
             self._report.add("PCDC201", member.at, subject, fact, "must be an object")
             return {}
-        value: dict[str, Any] = {key: _plain(m.value) for key, m in member.value.members.items()}
+        value: dict[str, Any] = _plain(member.value)
         return {} if self._check(subject, member.value, "settings", value) else value
 
     def _check(self, subject: str, node: Object, part: str, value: object) -> frozenset[str]:
-        malformed = set[str]()
+        malformed = {key for key, member in node.members.items() if isinstance(member.value, Unread)}
         for error in _validator(part).iter_errors(value):
             if error.validator == "additionalProperties":
                 malformed |= self._tell_unknown(subject, node, error)
@@ -281,6 +284,7 @@ class _Shapes:
         for index in inner:
             assert isinstance(wrong, Array)
             wrong = wrong.items[int(index)]
+        assert not isinstance(wrong, Unread)
         rule = str(error.validator)
         fact = f"{'an item of ' if inner else ''}`{key}` is {_told(wrong, rule)}"
         limit = f"must {_LIMITS[rule](error.validator_value)}"
@@ -330,7 +334,7 @@ _HELP = {
 }
 
 
-def _told(node: Node, rule: str) -> str:
+def _told(node: Scalar | Array | Object, rule: str) -> str:
     """A wrong value in words: its kind where the kind is wrong, else the value itself."""
     if isinstance(node, Array) and rule in ("minItems", "maxItems"):
         return f"an array of {len(node.items)}"
@@ -340,9 +344,12 @@ def _told(node: Node, rule: str) -> str:
 
 
 def _plain(node: Node) -> Any:
+    """A node as plain data, without members that are unread; an unread item is empty text."""
     if isinstance(node, Object):
-        return {key: _plain(member.value) for key, member in node.members.items()}
-    return [_plain(item) for item in node.items] if isinstance(node, Array) else node.value
+        return {key: _plain(m.value) for key, m in node.members.items() if not isinstance(m.value, Unread)}
+    if isinstance(node, Array):
+        return [_plain(item) for item in node.items]
+    return "" if isinstance(node, Unread) else node.value
 
 
 def _outline(node: Object, whole: str) -> dict[str, Any]:
@@ -353,4 +360,5 @@ def _outline(node: Object, whole: str) -> dict[str, Any]:
             return _plain(value)
         return [None] * len(value.items) if isinstance(value, Array) else {}
 
-    return {key: outline(key, member.value) for key, member in node.members.items()}
+    read = {key: m.value for key, m in node.members.items() if not isinstance(m.value, Unread)}
+    return {key: outline(key, value) for key, value in read.items()}

@@ -65,7 +65,14 @@ class Object:
         return member.value if member else None
 
 
-Node: TypeAlias = Scalar | Array | Object
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """Stands for a Python value without a JSON form; that was told, and nothing else is said about it."""
+
+    at: int
+
+
+Node: TypeAlias = Scalar | Array | Object | Unread
 
 
 @dataclass(frozen=True)
@@ -159,21 +166,32 @@ def read_source(path: Path) -> tuple[SchemaSource | None, list[Diagnostic]]:
         return None, refuse("PCDC104", fact, "definitions are UTF-8", help, line, column)
 
 
-def from_python(value: object, report: Report, subject: str = "definition", depth: int = 1) -> Node | None:
-    """A Python value as a node without a place, or None after reporting what JSON cannot express.
+def from_python(value: object, report: Report) -> Node:
+    """A Python value as a node without a place; what JSON cannot express is reported and becomes Unread.
 
     Mappings, lists, tuples, text, booleans, whole numbers, floats, None and enum members are taken.
     """
+    try:
+        return _node(value, report, "definition", 1)
+    except _TooDeep as deep:
+        report.add("PCDC107", NOWHERE, str(deep), "is nested too deep", f"at most {MAX_DEPTH} levels")
+        return Unread(NOWHERE)
+
+
+class _TooDeep(Exception):
+    """The value of this name; what holds itself is left at once, or it would multiply at every level."""
+
+
+def _node(value: object, report: Report, subject: str, depth: int) -> Node:
     if isinstance(value, Enum):
         value = value.value
     if depth > MAX_DEPTH:
-        report.add("PCDC107", NOWHERE, subject, "is nested too deep", f"at most {MAX_DEPTH} levels")
-        return None
+        raise _TooDeep(subject)
     if value is None or isinstance(value, bool):
         return Scalar(NOWHERE, value)
     if isinstance(value, str):
         text = str.__str__(value)
-        return Scalar(NOWHERE, text) if _is_unicode(text, report, subject) else None
+        return Scalar(NOWHERE, text) if _is_unicode(text, report, subject) else Unread(NOWHERE)
     if isinstance(value, Integral) and int(value).bit_length() <= MAX_DIGITS * 3:
         return Scalar(NOWHERE, int(value), str(int(value)))
     if isinstance(value, float) and isfinite(value):
@@ -181,32 +199,26 @@ def from_python(value: object, report: Report, subject: str = "definition", dept
     if isinstance(value, Mapping):
         return _mapping(value, report, subject, depth)
     if isinstance(value, list | tuple):
-        nodes = [
-            from_python(item, report, f"item {i} of {subject}", depth + 1) for i, item in enumerate(value, 1)
-        ]
-        items = tuple(node for node in nodes if node is not None)
-        return Array(NOWHERE, items) if len(items) == len(nodes) else None
+        items = (_node(item, report, f"item {i} of {subject}", depth + 1) for i, item in enumerate(value, 1))
+        return Array(NOWHERE, tuple(items))
     kind = repr(value) if isinstance(value, float) else f"a {type(value).__name__}"
     help = "a set has no order; use a list" if isinstance(value, set | frozenset) else ""
     report.add("PCDC108", NOWHERE, subject, f"is {kind}", "definitions hold what JSON can express", help)
-    return None
+    return Unread(NOWHERE)
 
 
-def _mapping(value: Mapping[object, object], report: Report, subject: str, depth: int) -> Object | None:
-    members, whole = dict[str, Member](), True
+def _mapping(value: Mapping[object, object], report: Report, subject: str, depth: int) -> Object | Unread:
+    members = dict[str, Member]()
     for key, item in value.items():
         if not isinstance(key, str):
             report.add("PCDC108", NOWHERE, subject, f"has the key {visible(repr(key))}", "keys are text")
-            whole = False
             continue
         text = str.__str__(key)
         name = f"{quoted(text)} of {subject}" if depth > 1 else quoted(text)
-        node = from_python(item, report, name, depth + 1)
-        if node is None or not _is_unicode(text, report, f"key {name}"):
-            whole = False
-        else:
+        node = _node(item, report, name, depth + 1)
+        if _is_unicode(text, report, f"key {name}"):
             members[text] = Member(NOWHERE, node)
-    return Object(NOWHERE, members) if whole else None
+    return Object(NOWHERE, members) if members or not value else Unread(NOWHERE)
 
 
 def _is_unicode(text: str, report: Report, subject: str) -> bool:

@@ -181,7 +181,7 @@ def test_report_21_two_definitions_of_one_name_are_an_error_with_both_positions(
 
 def test_every_mistake_is_in_the_exception_and_in_its_text():
     error = refusal({"a": {"type": "string"}, "b": {"choices": ["x"]}, "c": {"type": "bool"}})
-    assert [d.code for d in error.diagnostics] == ["PCDC208", "PCDC212", "PCDC210"]
+    assert [d.code for d in error.diagnostics] == ["PCDC208", "PCDC212", "PCDC251", "PCDC210"]
     assert all(d.location is None for d in error.diagnostics)
     assert [line for line in str(error).splitlines() if line.startswith("error[")] == [
         'error[PCDC208]: field "a", is free text; a field has a list of answers',
