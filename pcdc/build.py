@@ -20,7 +20,7 @@ from pcdc_runtime import artifact as artifacts
 from pcdc_runtime import models
 from pcdc_runtime.artifact import Artifact
 from pcdc_runtime.errors import ArtifactError, PcdcError
-from pcdc_runtime.storage import write_atomic
+from pcdc_runtime.storage import way_to_write, write_atomic
 
 from .cache import Decision, decide, input_record
 from .diagnostics import Diagnostic, finding, from_error, sort_diagnostics
@@ -218,7 +218,7 @@ def _unwritten(path: Path, error: OSError) -> Diagnostic:
         str(path),
         f"cannot be written ({error.strerror or error})",
         "an artifact that was there before is unchanged",
-        "free some space, or choose another folder with --out",
+        way_to_write(error, "choose another folder with --out"),
     )
 
 

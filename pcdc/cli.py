@@ -1,6 +1,7 @@
 """The command line: arguments in, text out. Data goes to stdout, notes and diagnostics to stderr.
 
-Exit codes: 0 clean, 1 findings, 2 usage or input/output, 130 interrupted.
+Exit codes: 0 clean, 1 findings in a schema, a context or by `doctor`, 2 anything else that is wrong: the
+call, a file, a model, an artifact; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -17,11 +18,7 @@ import typer.core
 from pcdc_runtime.errors import ContextNotTextError, PcdcError
 
 from . import __version__
-from .diagnostics import Diagnostic, SchemaError, from_error, render_json, render_text
-
-# Codes for what is wrong with the call or the machine; all other errors are findings about the input.
-CALL_STAGES = ("4", "6")
-CALL_CODES = frozenset({"PCDC101", "PCDC703", "PCDC705", "PCDC706", "PCDC710"})
+from .diagnostics import RULES, Diagnostic, SchemaError, from_error, render_json, render_text
 
 
 class Format(StrEnum):
@@ -81,11 +78,9 @@ def main() -> None:
 
 
 def exit_code(diagnostics: Sequence[Diagnostic]) -> int:
-    """The worst of: 2 for the call or the machine, 1 for findings, 0 for warnings or nothing."""
-    errors = [d.code for d in diagnostics if d.severity == "error"]
-    if any(code in CALL_CODES or code[4] in CALL_STAGES for code in errors):
-        return 2
-    return 1 if errors else 0
+    """The worst of: 1 for an error in the content of a schema or a context, 2 for any other, 0 for none."""
+    errors = (RULES[d.code] for d in diagnostics if d.severity == "error")
+    return max((1 if rule.in_content else 2 for rule in errors), default=0)
 
 
 def finish(diagnostics: Sequence[Diagnostic]) -> None:
@@ -186,18 +181,23 @@ def run(
     """
     if (context is None) == (text is None):
         raise typer.BadParameter("give either --context or --text")
+    wanted = None if fields is None else [name for part in fields.split(",") if (name := part.strip())]
+    if wanted == []:
+        raise typer.BadParameter("--fields names no field; name some, or leave it out for all")
     body = text if text is not None else read_context(str(context))
     from pcdc_runtime import load
 
     with load(artifact, model=model) as engine:
         result = engine.run(
             body,
-            fields=None if fields is None else fields.split(","),
+            fields=wanted,
             scoring=None if scoring is None else scoring.value,
             temperature=temperature,
         )
     for warning in result.warnings:
-        typer.echo(f"note: {warning}", err=True)
+        # The table and README say that of every run.
+        if warning != "uncalibrated":
+            typer.echo(f"note: {warning}", err=True)
     if as_json:
         print_json(result.to_dict())
         return

@@ -35,24 +35,30 @@ _SHOWN = 60
 
 @dataclass(frozen=True)
 class Rule:
-    """One row of the registry."""
+    """One row of the registry.
+
+    An error is `in_content` where a schema or a context is at fault by what it holds, and not the call, a
+    file that cannot be read or written, an artifact or a model.
+    """
 
     code: str
     title: str
     stage: str
     severity: Severity
+    in_content: bool
 
 
 def _rules() -> dict[str, Rule]:
-    rows: list[tuple[str, str, Severity]] = [(code, title, "error") for code, title in _ERRORS]
-    rows += [(code, title, "warning") for code, title in _WARNINGS]
+    rows: list[tuple[str, str, Severity, bool]] = [(*row, "error", True) for row in _CONTENT_ERRORS]
+    rows += [(*row, "error", False) for row in _CALL_ERRORS]
+    rows += [(*row, "warning", False) for row in _WARNINGS]
     runtime = inspect.getmembers(errors, lambda m: inspect.isclass(m) and issubclass(m, PcdcError))
-    rows += [(kind.code, kind.title, "error") for _, kind in runtime]
-    return {code: Rule(code, title, _STAGES[code[4]], severity) for code, title, severity in sorted(rows)}
+    rows += [(kind.code, kind.title, "error", kind.in_content) for _, kind in runtime]
+    return {row[0]: Rule(row[0], row[1], _STAGES[row[0][4]], *row[2:]) for row in sorted(rows)}
 
 
-_ERRORS = (
-    ("PCDC101", "file cannot be read"),
+# What a definition says is wrong.
+_CONTENT_ERRORS = (
     ("PCDC102", "file too large"),
     ("PCDC103", "YAML is not a definition format"),
     ("PCDC104", "file is not UTF-8"),
@@ -89,13 +95,17 @@ _ERRORS = (
     ("PCDC226", "catalogs not supported"),
     ("PCDC227", "`required` names no field"),
     ("PCDC228", "text is not valid Unicode"),
-    ("PCDC229", "field not compiled yet"),
-    ("PCDC301", "template not supported"),
-    ("PCDC302", "tokenizer not supported"),
     ("PCDC303", "name or choice spells a control token"),
     ("PCDC304", "two choices with the same tokens"),
     ("PCDC305", "choice changed by the tokenizer"),
     ("PCDC306", "field too large for one tree pass"),
+)
+# The call is wrong, or a file or a model that it names.
+_CALL_ERRORS = (
+    ("PCDC101", "file cannot be read"),
+    ("PCDC229", "field not compiled yet"),
+    ("PCDC301", "template not supported"),
+    ("PCDC302", "tokenizer not supported"),
     ("PCDC308", "model without a chat template"),
     ("PCDC611", "artifact cannot be written"),
     ("PCDC612", "no definition to build"),

@@ -52,10 +52,11 @@ def result_table(result: Result, threshold: float, *, terminal: bool) -> str:
         for name, field in result.fields.items()
     ]
     header = ["field", "value", "probability", "legal mass", "margin", "note"]
+    heat = "" if result.temperature == 1 else f"temperature {result.temperature:g}, "
     run = (
         f"prefill {result.prefill_ms:.1f} ms, tree pass {result.suffix_eval_ms:.1f} ms, "
         f"{result.sequential_forward_passes} passes, {result.nodes} nodes, "
-        f"{result.context_tokens} context tokens, scoring {result.scoring}, "
+        f"{result.context_tokens} context tokens, scoring {result.scoring}, {heat}uncalibrated, "
         f"artifact {result.artifact_digest[:12]}, model {result.model}\n"
     )
     return table(header, rows, terminal=terminal) + run

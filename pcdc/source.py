@@ -14,6 +14,8 @@ from numbers import Integral
 from pathlib import Path
 from typing import TypeAlias
 
+from pcdc_runtime.artifact import OPENING
+
 from .diagnostics import Diagnostic, Location, finding, quoted, visible
 
 MAX_FILE_BYTES = 8 * 1024 * 1024
@@ -150,6 +152,9 @@ def read_source(path: Path) -> tuple[SchemaSource | None, list[Diagnostic]]:
     if len(data) > MAX_FILE_BYTES:
         help = "a field has at most 255 choices; split large lists before they reach a definition"
         return None, refuse("PCDC102", "is too large", f"at most {MAX_FILE_BYTES} bytes", help)
+    if data.startswith(OPENING):
+        help = "run it with `pcdc run`, or build the definition that it was compiled from"
+        return None, refuse("PCDC105", "is an artifact", "definitions are JSON", help)
     if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data[:4]:
         return None, refuse(
             "PCDC104", "is UTF-16 or UTF-32", "definitions are UTF-8", "save the file as UTF-8"

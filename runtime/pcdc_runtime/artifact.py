@@ -21,8 +21,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -52,7 +53,10 @@ from .wire import (
 
 MAGIC = "pcdc"
 FORMAT_VERSION = 1
+OPENING = b"\x94" + pack(MAGIC)
+"""The first bytes of every artifact: an array of four that begins with MAGIC."""
 MAX_BYTES = 128 * 1024 * 1024
+_SHOWN = 6
 Value: TypeAlias = bool | int | float | str | None
 FieldType: TypeAlias = Literal["boolean", "enum"]
 
@@ -82,7 +86,7 @@ class CompiledField:
     description: str
     anchor: int
     suffix: int
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[Candidate, ...] = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -157,7 +161,7 @@ class EndSets:
         return self.ids[self.offset[index] : self.offset[index + 1]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Artifact:
     """Everything the runtime needs of one schema for one tokenizer, and nothing it must look up."""
 
@@ -176,6 +180,10 @@ class Artifact:
     forms: Forms
     ends: EndSets
     inputs: Mapping[str, str]
+
+    def __repr__(self) -> str:
+        names = shortened([repr(f.name) for f in self.fields])
+        return f"Artifact({self.name!r}, model={self.model!r}, fields=[{names}], digest={self.digest[:12]!r})"
 
     @cached_property
     def payload(self) -> bytes:
@@ -198,6 +206,12 @@ class Artifact:
         return next((f for f in self.fields if f.name == name), None)
 
 
+def shortened(items: Sequence[str]) -> str:
+    """Items in one line, with the number of those that are left out."""
+    more = [f"... {len(items) - _SHOWN} more"] if len(items) > _SHOWN else []
+    return ", ".join([*items[:_SHOWN], *more])
+
+
 def dumps(artifact: Artifact) -> bytes:
     """The file's bytes."""
     payload = artifact.payload
@@ -209,6 +223,8 @@ def read(path: Path) -> Artifact:
     try:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
+    except IsADirectoryError as error:
+        raise ArtifactError(str(path), "is a folder", help="name one artifact in it") from error
     except OSError as error:
         raise ArtifactError(
             str(path), f"cannot be read ({error.strerror})", help="build it with `pcdc build`"
@@ -223,6 +239,8 @@ def loads(data: bytes, subject: str = "artifact") -> Artifact:
     """
     if len(data) > MAX_BYTES:
         raise _damaged(subject, f"is larger than {MAX_BYTES} bytes")
+    if not data.startswith(OPENING):
+        raise _stranger(data, subject)
     try:
         return _from_payload(_open_envelope(data, subject), subject)
     except ArtifactError:
@@ -236,18 +254,25 @@ def loads(data: bytes, subject: str = "artifact") -> Artifact:
         RecursionError,
         msgpack.exceptions.UnpackException,
     ) as error:
-        raise _damaged(subject, f"is malformed ({error})") from error
+        raise _damaged(subject, "is damaged or cut short") from error
 
 
 def _damaged(subject: str, fact: str) -> ArtifactError:
     return ArtifactError(subject, fact, help="rebuild it with `pcdc build`; the source schema is not touched")
 
 
+def _stranger(data: bytes, subject: str) -> ArtifactError:
+    if data.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{") or subject.endswith(".json"):
+        return ArtifactError(
+            subject,
+            "is a definition file, not an artifact",
+            help=f"compile it with `pcdc build {shlex.quote(subject)}`, then name the file which that wrote",
+        )
+    return ArtifactError(subject, "is not a pcdc artifact", help="name a file that `pcdc build` wrote")
+
+
 def _open_envelope(data: bytes, subject: str) -> dict[str, Any]:
-    outer = unpack(data)
-    if not (isinstance(outer, list) and len(outer) == 4 and outer[0] == MAGIC):
-        raise Malformed("is not a pcdc artifact")
-    _, version, digest, payload = outer
+    _, version, digest, payload = unpack(data)
     if type(version) is not int or version != FORMAT_VERSION:
         raise ArtifactError(
             subject,
@@ -256,7 +281,7 @@ def _open_envelope(data: bytes, subject: str) -> dict[str, Any]:
             "rebuild it with `pcdc build`",
         )
     if type(digest) is not bytes or type(payload) is not bytes:
-        raise Malformed("is not a pcdc artifact")
+        raise Malformed("has something else where a checksum and its payload belong")
     if hashlib.sha256(payload).digest() != digest:
         raise Malformed("does not match its checksum")
     inner = unpack(payload)

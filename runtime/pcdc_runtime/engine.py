@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import lru_cache, partial
 from pathlib import Path
 from time import perf_counter
@@ -81,6 +82,9 @@ class Engine:
         except BaseException:
             model.close()
             raise
+
+    def __repr__(self) -> str:
+        return f"Engine({self.artifact!r}, model={self.model.name!r})"
 
     def run(
         self,
@@ -159,6 +163,7 @@ class Engine:
                 if unknown
                 else "was asked for no field at all",
                 f"its fields: {', '.join(names)}",
+                _nearest(unknown, names),
             )
         return tuple(names.index(name) for name in wanted)
 
@@ -255,6 +260,13 @@ class Engine:
             context_tokens=prompt - len(cut.head) - len(cut.tail),
             warnings=tuple(warnings),
         )
+
+
+def _nearest(unknown: Sequence[str], names: Sequence[str]) -> str:
+    by_spelling = {name.casefold(): name for name in names}
+    close = [get_close_matches(str(name).strip().casefold(), by_spelling, n=1) for name in unknown]
+    near = dict.fromkeys(by_spelling[spelling] for found in close for spelling in found)
+    return f"did you mean {' and '.join(map(repr, near))}?" if near else ""
 
 
 def load(path: str | Path, model: str | Path | LoadedModel | None = None) -> Engine:

@@ -18,6 +18,8 @@ class PcdcError(Exception):
 
     code: ClassVar[str] = "PCDC700"
     title: ClassVar[str] = "request refused"
+    in_content: ClassVar[bool] = False
+    """Whether the fault lies in what a text says, not in the call, a file, an artifact or a model."""
 
     def __init__(self, subject: str, fact: str, limit: str = "", help: str = "") -> None:
         self.subject = subject
@@ -87,6 +89,7 @@ class ContextTooLongError(PcdcError):
 
     code = "PCDC701"
     title = "context longer than the model's window"
+    in_content = True
 
 
 class ContextNotTextError(PcdcError):
@@ -94,6 +97,7 @@ class ContextNotTextError(PcdcError):
 
     code = "PCDC702"
     title = "context is not encodable text"
+    in_content = True
 
 
 class TemperatureError(PcdcError, ValueError):

@@ -19,7 +19,7 @@ from typing import Any
 
 from .embedded import REQUIREMENT, embedded_folder
 from .errors import HubUnreachableError, ModelNotFoundError, ModelNotSupportedError, PcdcError
-from .storage import cache_dir, write_atomic
+from .storage import cache_dir, way_to_write, write_atomic
 
 DEFAULT = "smollm2-135m"
 
@@ -243,11 +243,12 @@ def _hub_error(name: str, repo: str, error: Exception) -> PcdcError:
 
 
 def _not_found(name: str, fact: str) -> ModelNotFoundError:
+    begun = [alias for alias in ALIASES if name and alias.startswith(name.lower())]
     by_spelling = {alias: alias for alias in ALIASES} | {
         repo.lower(): alias for alias, repo in ALIASES.items()
     }
     close = difflib.get_close_matches(name.lower(), by_spelling, n=3, cutoff=0.6)
-    near = list(dict.fromkeys(by_spelling[spelling] for spelling in close))
+    near = begun or list(dict.fromkeys(by_spelling[spelling] for spelling in close))
     ways = f"aliases: {', '.join(ALIASES)}; or give a hub id (org/name) or a local mlx-lm folder"
     return ModelNotFoundError(
         shown(name) or "''", fact, help=f"did you mean {' or '.join(near)}?" if near else ways
@@ -278,7 +279,7 @@ def _with_tokenizer(name: str, folder: Path) -> Path:
         raise ModelNotFoundError(
             name,
             f"cannot be converted into {target} ({error.strerror or error})",
-            help="set PCDC_CACHE to a folder that can be written",
+            help=way_to_write(error, "set PCDC_CACHE to another folder"),
         ) from error
     return target
 

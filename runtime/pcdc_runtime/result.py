@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from .artifact import Value
+from .artifact import Value, shortened
 
 MODE = "parallel_constrained_calibrated"
 
@@ -30,8 +30,8 @@ class FieldResult:
     margin: float
     tie: bool
     near_tie: bool
-    distribution: tuple[tuple[Value, float], ...]
-    log_scores: tuple[float, ...]
+    distribution: tuple[tuple[Value, float], ...] = field(repr=False)
+    log_scores: tuple[float, ...] = field(repr=False)
 
     def _telemetry(self) -> dict[str, Any]:
         return {
@@ -47,7 +47,7 @@ class FieldResult:
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """The answers to one context, in the order asked, and what it took.
 
@@ -71,6 +71,10 @@ class Result:
     nodes: int
     context_tokens: int
     warnings: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        values = shortened([f"{name!r}: {value!r}" for name, value in self.values.items()])
+        return f"Result({{{values}}}, scoring={self.scoring!r}, model={self.model!r})"
 
     @property
     def fields(self) -> dict[str, FieldResult]:

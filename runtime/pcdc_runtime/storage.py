@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import secrets
@@ -30,6 +31,15 @@ def write_atomic(path: Path, data: bytes) -> None:
     """Replace `path` by `data` as `replacing` does. Raises OSError."""
     with replacing(path) as temporary:
         temporary.write_bytes(data)
+
+
+def way_to_write(error: OSError, elsewhere: str) -> str:
+    """What helps where a file cannot be written; `elsewhere` says how to choose another place."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"free some space, or {elsewhere}"
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return f"make the folder writable, or {elsewhere}"
+    return elsewhere
 
 
 @contextmanager

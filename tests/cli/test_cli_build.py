@@ -10,7 +10,7 @@ from families import family_folder
 
 from pcdc import build as building
 from pcdc import cli
-from pcdc.diagnostics import RULES, Diagnostic
+from pcdc.diagnostics import RULES, finding
 
 MODEL = str(family_folder("smollm2"))
 COMMANDS = ["build", "run", "inspect", "models", "doctor"]
@@ -88,6 +88,30 @@ def test_a_wrong_call_or_a_missing_file_exits_2_without_a_traceback(pcdc, argume
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "exit_code"),
+    [
+        ("s.yaml", b"a: 1", 1),
+        ("s.json", b"", 1),
+        ("s.json", b"caf\xe9", 1),
+        ("s.json", b'{"f": {}}', 1),
+        ("nowhere.json", None, 2),
+        ("empty", None, 2),
+    ],
+)
+def test_a_files_content_exits_1_and_a_missing_file_2(run_build, tmp_path, name, content, exit_code):
+    (tmp_path / "empty").mkdir()
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    assert run_build(tmp_path / name).exit_code == exit_code
+
+
+def test_an_artifact_given_as_a_definition_is_told_apart(pcdc, artifact):
+    done = pcdc("build", artifact)
+    assert (done.exit_code, "is an artifact; definitions are JSON" in done.stderr) == (1, True)
+    assert "pcdc run" in done.stderr
+
+
 def test_an_unknown_model_exits_2(pcdc, schema, tmp_path):
     done = pcdc("build", schema, "--model", "smollm2-135x", "--out", tmp_path)
     assert done.exit_code == 2
@@ -156,11 +180,19 @@ def test_completion_scripts_can_be_shown():
     assert "complete" in done.stdout
 
 
-@pytest.mark.parametrize("code", RULES)
-def test_every_code_has_an_exit_code(code):
-    found = Diagnostic(code, RULES[code].severity, None, "x", "y")
-    assert cli.exit_code([found]) in ((1, 2) if found.severity == "error" else (0,))
+CONTENT = "102 103 104 105 106 107 108 303 304 305 306 701 702"
+CALL = "101 229 301 302 308 401 402 403 404 601 602 603 611 612 700 703 704 705 706 707 710"
+SCHEMA = [code for code, rule in RULES.items() if rule.stage == "schema"]
+EXIT_CODES = {
+    **dict.fromkeys([code for code in SCHEMA if RULES[code].severity == "error"], 1),
+    **{f"PCDC{number}": 1 for number in CONTENT.split()},
+    **{f"PCDC{number}": 2 for number in CALL.split()},
+    **{f"PCDC{number}": 0 for number in (251, 252, 253, 610, 613)},
+}
 
 
-def test_the_command_lines_own_codes_are_registered():
-    assert set(RULES) >= cli.CALL_CODES
+def test_content_exits_1_and_the_call_files_models_and_artifacts_exit_2():
+    found = {code: finding(code, None, "x", "y") for code in RULES}
+    assert {code: cli.exit_code([one]) for code, one in found.items()} == EXIT_CODES
+    assert cli.exit_code([]) == 0
+    assert cli.exit_code(list(found.values())) == 2

@@ -51,10 +51,24 @@ def test_a_file_stdin_and_the_text_itself_give_one_answer(pcdc, artifact, tiny, 
     assert answers[0] == answers[1] == answers[2]
 
 
-def test_the_results_warnings_are_notes_on_stderr(pcdc, artifact, tiny):
+def test_a_warning_about_this_run_is_a_note_on_stderr(pcdc, artifact, tiny):
     done = pcdc("run", artifact, "--model", tiny, "--text", "", "--json")
-    assert [f"note: {w}" for w in json.loads(done.stdout)["warnings"]] == done.stderr.splitlines()
-    assert "note: empty_context" in done.stderr
+    assert json.loads(done.stdout)["warnings"] == ["uncalibrated", "empty_context"]
+    assert done.stderr == "note: empty_context\n"
+
+
+def test_what_is_true_of_every_run_stands_in_the_footer_and_not_on_stderr(pcdc, artifact, tiny):
+    plain = pcdc("run", artifact, "--model", tiny, "--text", "x")
+    hot = pcdc("run", artifact, "--model", tiny, "--text", "x", "--temperature", "0.5")
+    assert plain.stderr == hot.stderr == ""
+    assert ", scoring joint, uncalibrated, artifact " in plain.stdout.splitlines()[-1]
+    assert ", scoring joint, temperature 0.5, uncalibrated, " in hot.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize("fields", ["department,urgent", " department , urgent", "department,,urgent,"])
+def test_fields_may_be_written_with_blanks(pcdc, artifact, tiny, fields):
+    done = pcdc("run", artifact, "--model", tiny, "--text", "x", "--json", "--fields", fields)
+    assert list(json.loads(done.stdout)["parsed_json"]) == ["department", "urgent"]
 
 
 def test_fields_scoring_and_temperature_are_passed_on(pcdc, artifact, tiny):
@@ -70,6 +84,9 @@ def test_fields_scoring_and_temperature_are_passed_on(pcdc, artifact, tiny):
         (["--text", "x", "--temperature", "0"], 2, "PCDC703"),
         (["--text", "x", "--temperature", "nan"], 2, "PCDC703"),
         (["--text", "x", "--fields", "nope"], 2, "PCDC705"),
+        (["--text", "x", "--fields", "urgnt"], 2, "did you mean 'urgent'?"),
+        (["--text", "x", "--fields", ""], 2, "--fields names no field"),
+        (["--text", "x", "--fields", " , "], 2, "--fields names no field"),
         (["--text", "x", "--scoring", "best"], 2, "best"),
         (["--text", "x", "--threshold", "7"], 2, "equal to 1"),
         (["--text", "x", "--context", "-"], 2, "either --context or --text"),
@@ -103,6 +120,16 @@ def test_a_damaged_artifact_exits_2(pcdc, artifact, tmp_path):
     (tmp_path / "a.pcdc").write_bytes(artifact.read_bytes()[:-1])
     done = pcdc("run", tmp_path / "a.pcdc", "--text", "x")
     assert (done.exit_code, "PCDC601" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("command", [["run", "--text", "x"], ["inspect"]])
+def test_a_definition_given_as_an_artifact_is_told_how_to_build_it(pcdc, tmp_path, command):
+    path = tmp_path / "my route.json"
+    path.write_text("{}")
+    done = pcdc(command[0], path, *command[1:])
+    assert done.exit_code == 2
+    assert "is a definition file, not an artifact" in done.stderr
+    assert f"pcdc build '{path}'" in done.stderr
 
 
 def test_without_mlx_run_names_what_to_install_and_build_and_inspect_work(artifact, tiny, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import resource
@@ -245,6 +246,25 @@ def test_an_output_folder_that_is_a_file_is_a_diagnostic(schemas, out):
     report = build([schemas], [MODEL], out)
     assert outcomes(report) == ["failed"]
     assert "PCDC611" in codes(report)
+
+
+@pytest.mark.parametrize(
+    ("fault", "help"),
+    [
+        (errno.ENOSPC, "free some space, or choose another folder with --out"),
+        (errno.EDQUOT, "free some space, or choose another folder with --out"),
+        (errno.EACCES, "make the folder writable, or choose another folder with --out"),
+        (errno.EROFS, "make the folder writable, or choose another folder with --out"),
+        (errno.ENOENT, "choose another folder with --out"),
+    ],
+)
+def test_what_helps_depends_on_why_nothing_could_be_written(schemas, out, monkeypatch, fault, help):
+    def failing(*_):
+        raise OSError(fault, os.strerror(fault))
+
+    monkeypatch.setattr(building, "write_atomic", failing)
+    told = [d.help for d in build([schemas], [MODEL], out).diagnostics if d.code == "PCDC611"]
+    assert told == [help]
 
 
 def test_a_full_disk_keeps_the_old_artifact(schemas, out):

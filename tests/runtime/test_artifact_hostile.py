@@ -112,6 +112,31 @@ def test_hostile_bytes_are_refused(data):
 
 
 @pytest.mark.parametrize(
+    ("data", "fact"),
+    [
+        (b"", "is not a pcdc artifact"),
+        (b"GGUF\x03", "is not a pcdc artifact"),
+        (msgpack.packb(["other", 1, b"", b""]), "is not a pcdc artifact"),
+        (b'{"f": {}}', "is a definition file, not an artifact"),
+        (b'\xef\xbb\xbf\n {"f": ', "is a definition file, not an artifact"),
+        (DATA[:-1], "is damaged or cut short"),
+        (DATA[:20], "is damaged or cut short"),
+        (DATA + b"\0", "is damaged or cut short"),
+        (DATA[:-1] + b"\0", "does not match its checksum"),
+    ],
+)
+def test_what_is_no_artifact_is_told_apart_from_a_damaged_one(data, fact):
+    assert refused(data) == fact
+
+
+def test_a_definition_is_known_by_its_name_too(tmp_path):
+    (tmp_path / "route.json").write_text("[broken")
+    with pytest.raises(ArtifactError, match=r"pcdc build .*route\.json") as caught:
+        read(tmp_path / "route.json")
+    assert caught.value.fact == "is a definition file, not an artifact"
+
+
+@pytest.mark.parametrize(
     "data",
     [
         b"",
@@ -149,8 +174,8 @@ def test_a_file_above_the_size_cap_is_refused_unparsed(tmp_path, monkeypatch):
 
 
 def test_a_missing_file_and_a_folder_are_refused(tmp_path):
-    for path in (tmp_path / "absent.pcdc", tmp_path):
-        with pytest.raises(ArtifactError, match="cannot be read"):
+    for path, fact in ((tmp_path / "absent.pcdc", "cannot be read"), (tmp_path, "is a folder")):
+        with pytest.raises(ArtifactError, match=fact):
             read(path)
 
 

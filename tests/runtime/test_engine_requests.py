@@ -159,6 +159,8 @@ def test_the_artifacts_own_rule_and_temperature_are_the_default():
 def test_unknown_names_are_refused_with_the_known_ones(engine):
     with pytest.raises(UnknownFieldError, match=r"'nope'.*team, level, open"):
         engine.run("x", fields=["team", "nope"])
+    with pytest.raises(UnknownFieldError, match="did you mean 'level' and 'team'"):
+        engine.run("x", fields=["levle", " Team", "zzz"])
     with pytest.raises(UnknownFieldError, match="no field at all"):
         engine.run("x", fields=[])
     with pytest.raises(UnknownScoringError, match="joint, identify, trie"):

@@ -84,6 +84,14 @@ def test_a_near_miss_is_answered_with_the_alias(typo, meant):
         resolve(typo, weights=False)
 
 
+@pytest.mark.parametrize("begun", ["qwen", "Qwen2.5", "llama3", "smol", "g"])
+def test_a_name_that_begins_aliases_is_answered_with_all_of_them(begun):
+    with pytest.raises(ModelNotFoundError) as caught:
+        resolve(begun, weights=False)
+    meant = [alias for alias in ALIASES if alias.startswith(begun.lower())]
+    assert caught.value.help == f"did you mean {' or '.join(meant)}?"
+
+
 def test_a_name_far_from_all_lists_the_aliases():
     with pytest.raises(ModelNotFoundError) as caught:
         resolve("zzz", weights=False)

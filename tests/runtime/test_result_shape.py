@@ -140,6 +140,20 @@ def test_real_characters_stay_themselves():
     assert "开心" in text
 
 
+def test_an_artifact_an_engine_and_a_result_are_one_short_line_in_a_shell(result):
+    digest = ARTIFACT.digest[:12]
+    compiled = f"Artifact('made', model='table', fields=['priority', 'urgent', 'count'], digest='{digest}')"
+    assert repr(ARTIFACT) == compiled
+    with Engine(ARTIFACT, loaded(TableModel(seeded(6)))) as engine:
+        assert repr(engine) == f"Engine({compiled}, model='table')"
+    values = repr(result.values)
+    assert repr(result) == f"Result({values}, scoring='joint', model='table')"
+    many = replace(result, answers=tuple(replace(result.answers[0], name=f"f{n}") for n in range(30)))
+    assert repr(many).startswith("Result({'f0': 'P1', 'f1': ")
+    assert "... 24 more}" in repr(many)
+    assert max(map(len, map(repr, (many, *result.answers, *ARTIFACT.fields)))) < 250
+
+
 def test_results_are_frozen_and_travel_between_processes(result):
     with pytest.raises(AttributeError):
         result.scoring = "trie"
