@@ -262,13 +262,20 @@ def _damaged(subject: str, fact: str) -> ArtifactError:
 
 
 def _stranger(data: bytes, subject: str) -> ArtifactError:
-    if data.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{") or subject.endswith(".json"):
+    if subject.endswith(".json") or _is_json_object(data):
         return ArtifactError(
             subject,
             "is a definition file, not an artifact",
-            help=f"compile it with `pcdc build {shlex.quote(subject)}`, then name the file which that wrote",
+            help=f"compile it with `pcdc build {shlex.quote(subject)}`, then name the file that this writes",
         )
     return ArtifactError(subject, "is not a pcdc artifact", help="name a file that `pcdc build` wrote")
+
+
+def _is_json_object(data: bytes) -> bool:
+    try:
+        return isinstance(json.loads(data.decode("utf-8-sig")), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _open_envelope(data: bytes, subject: str) -> dict[str, Any]:
