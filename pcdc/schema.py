@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from pcdc_runtime.artifact import Artifact, CompiledField, FieldType, Value
 from pcdc_runtime.errors import PcdcError
@@ -53,14 +54,33 @@ class Field:
 
 
 @dataclass(frozen=True)
+class CatalogUse:
+    """Where a field's choices come from: the file at `path`, or a database where that is None.
+
+    `source` is for people and never holds a password. `url` is the database as declared, variables not
+    expanded; `changes` is a cheap query whose answer changes when the rows do.
+    """
+
+    field: str
+    path: Path | None
+    source: str
+    changes: str | None = None
+    url: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True)
 class Schema:
-    """A checked definition. Every field is answered in every result."""
+    """A checked definition. Every field is answered in every result.
+
+    Choices that came from `catalogs` stand in the fields like written ones.
+    """
 
     name: str
     fields: tuple[Field, ...]
     instructions: str
     scoring: str = "joint"
     temperature: float = 1.0
+    catalogs: tuple[CatalogUse, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         # An int is a legal float to the type checker, but is written differently into an artifact.
