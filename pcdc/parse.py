@@ -15,7 +15,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from jsonschema.exceptions import ValidationError  # type: ignore[import-untyped]
-from pcdc_runtime.rules import MAX_CHOICES, MIN_CHOICES
+from pcdc_runtime.rules import MAX_CHOICES, MAX_FIELDS, MIN_CHOICES
 
 from .diagnostics import Diagnostic, has_errors, quoted, sort_diagnostics
 from .expand import Expanded, Expansion, kind_of
@@ -37,7 +37,6 @@ from .source import (
     read_source,
 )
 
-MAX_FIELDS = 1000
 SETTINGS = "x-pcdc"
 NOT_FIELDS = frozenset(("$schema", "$id", "$comment", "$defs", SETTINGS, "x-catalog"))
 

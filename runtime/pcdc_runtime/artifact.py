@@ -279,7 +279,8 @@ def _is_json_object(data: bytes) -> bool:
 
 
 def _open_envelope(data: bytes, subject: str) -> dict[str, Any]:
-    _, version, digest, payload = unpack(data)
+    whole = unpack(data)
+    _, version, digest, payload = whole
     if type(version) is not int or version != FORMAT_VERSION:
         raise ArtifactError(
             subject,
@@ -292,7 +293,7 @@ def _open_envelope(data: bytes, subject: str) -> dict[str, Any]:
     if hashlib.sha256(payload).digest() != digest:
         raise Malformed("does not match its checksum")
     inner = unpack(payload)
-    if pack(inner) != payload:
+    if pack(inner) != payload or pack(whole) != data:
         raise Malformed("is not in canonical form")
     return as_map(inner)
 
@@ -368,6 +369,7 @@ def _from_payload(p: dict[str, Any], subject: str) -> Artifact:
     check_keys(nodes, *_NODE_KEYS)
     check_keys(forms, *_FORM_KEYS)
     check_keys(ends, "offset", "ids")
+    check_keys(inputs, *sorted(map(as_text, inputs)))
     probes = [as_natural(n) for n in as_list(prompt["probes"])]
     check(len(probes) == 2, "has wrong probe counts")
     artifact = Artifact(
@@ -394,7 +396,7 @@ def _from_payload(p: dict[str, Any], subject: str) -> Artifact:
         nodes=Nodes(**{key: as_array(nodes[key]) for key in _NODE_KEYS}),
         forms=Forms(**{key: as_array(forms[key]) for key in _FORM_KEYS}),
         ends=EndSets(offset=as_array(ends["offset"]), ids=as_array(ends["ids"])),
-        inputs={as_text(k): as_text(v) for k, v in inputs.items()},
+        inputs={key: as_text(value) for key, value in inputs.items()},
     )
     check_structure(artifact)
     return artifact

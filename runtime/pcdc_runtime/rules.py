@@ -1,7 +1,8 @@
-"""What compiler and runtime agree on about fields: the scoring rules and the number of choices."""
+"""What compiler and runtime agree on: the scoring rules, how many fields and choices there can be."""
 
 from __future__ import annotations
 
+MAX_FIELDS = 1000
 MIN_CHOICES = 2
 MAX_CHOICES = 255
 RULES: tuple[str, ...] = ("joint", "identify", "trie")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,8 +13,8 @@ from .wire import check
 if TYPE_CHECKING:
     from .artifact import Artifact, Candidate, CompiledField, EndSets, PromptCut
 
-# All forms are walked token by token, here and for a plan; real schemas stay a hundred times below.
-MAX_PATH_TOKENS = 10_000_000
+# A plan walks all forms token by token; real schemas stay a hundred times below.
+MAX_PATH_TOKENS = 2_000_000
 
 
 def check_structure(artifact: Artifact) -> None:
@@ -55,7 +56,8 @@ def _check_nodes(a: Artifact) -> None:
 def _check_ends(ends: EndSets) -> None:
     offset = ends.offset
     check(len(offset) > 1 and offset[0] == 0 and offset[-1] == len(ends.ids), "has malformed END sets")
-    check(bool((np.diff(offset) > 0).all()), "has an empty END set")
+    # Not by their difference, which can overflow.
+    check(bool((offset[1:] > offset[:-1]).all()), "has an empty END set")
     check(bool((ends.ids >= 0).all()), "has a token id out of range")
     rising = np.diff(ends.ids) > 0
     rising[offset[1:-1] - 1] = True
@@ -68,7 +70,8 @@ def _check_forms(a: Artifact) -> None:
     counts = [c.forms[1] - c.forms[0] for field in a.fields for c in field.candidates]
     check(min(counts) > 0, "has a choice without a form")
     check(
-        np.array_equal(f.choice, np.repeat(np.arange(len(counts)), counts)), "has form counts that disagree"
+        sum(counts) == len(f) and np.array_equal(f.choice, np.repeat(np.arange(len(counts)), counts)),
+        "has form counts that disagree",
     )
     check(bool((f.node >= 0).all() and (f.node < len(nodes)).all()), "has a form at an unknown node")
     check(bool((f.end >= 0).all() and (f.end < len(a.ends)).all()), "has a form with an unknown END set")
@@ -77,19 +80,37 @@ def _check_forms(a: Artifact) -> None:
     for index, field in enumerate(a.fields):
         check(max(field.anchor, field.suffix) < len(nodes), "has an anchor outside the forest")
         check(nodes.field[field.anchor] in (-1, index), "has an anchor in another field")
+    below = _below_anchors(a)
+    for index, field in enumerate(a.fields):
         for candidate in field.candidates:
-            _check_candidate(a, index, field, candidate)
+            _check_candidate(a, index, field, candidate, below)
 
 
-def _check_candidate(a: Artifact, index: int, field: CompiledField, candidate: Candidate) -> None:
+def _below_anchors(a: Artifact) -> list[bool]:
+    """For each node, whether the anchor of its field is the node itself or above it."""
+    anchors = [field.anchor for field in a.fields]
+    below: list[bool] = []
+    for node, (parent, field) in enumerate(zip(a.nodes.parent.tolist(), a.nodes.field.tolist(), strict=True)):
+        below.append(node > 0 and (anchors[field] in (node, parent) or below[parent]))
+    return below
+
+
+def _check_candidate(
+    a: Artifact, index: int, field: CompiledField, candidate: Candidate, below: Sequence[bool]
+) -> None:
     for form in range(*candidate.forms):
         node = int(a.forms.node[form])
         check(a.nodes.field[node] in (-1, index), "has a form in another field")
+        check(node == field.anchor or below[node], "has a form that is not below its field's anchor")
         events = int(a.nodes.depth[node] - a.nodes.depth[field.anchor]) + 1
         check(1 <= int(a.forms.cut[form]) <= events, "has a form cut outside its path")
-        a.nodes.path(field.anchor, node)
-    ids = a.nodes.path(field.suffix, int(a.forms.node[candidate.forms[0]]))
-    check(ids == candidate.ids, "has candidate ids that disagree with the forest")
+    first = int(a.forms.node[candidate.forms[0]])
+    count = int(a.nodes.depth[first] - a.nodes.depth[field.suffix])
+    # The length goes first, so that no path is walked that is longer than what the file spells out.
+    check(
+        count == len(candidate.ids) and a.nodes.path(field.suffix, first) == candidate.ids,
+        "has candidate ids that disagree with the forest",
+    )
     check(candidate.is_single_token == (len(candidate.ids) == 1), "has a wrong single-token mark")
     check(
         all(

@@ -9,6 +9,11 @@ import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
+from .rules import MAX_FIELDS
+
+# The longest array is the one of the fields. msgpack makes room for as many members as a header claims, at
+# every level of nesting.
+MAX_MEMBERS = MAX_FIELDS
 Ints: TypeAlias = NDArray[np.int32]
 
 
@@ -42,8 +47,8 @@ def unpack(data: bytes) -> Any:
         object_pairs_hook=_unique,
         max_str_len=size,
         max_bin_len=size,
-        max_array_len=size,
-        max_map_len=size,
+        max_array_len=MAX_MEMBERS,
+        max_map_len=MAX_MEMBERS,
         max_ext_len=0,
     )
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import random
+import tracemalloc
 from dataclasses import replace
 
 import msgpack
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from fakes import make_artifact, spelled
 from pcdc_runtime import artifact as module
-from pcdc_runtime.artifact import FORMAT_VERSION, MAGIC, MAX_BYTES, dumps, loads, read
+from pcdc_runtime.artifact import FORMAT_VERSION, MAGIC, MAX_BYTES, OPENING, dumps, loads, read
 from pcdc_runtime.errors import ArtifactError
 from pcdc_runtime.plan import make_plans
 from pcdc_runtime.rules import RULES
@@ -162,6 +163,48 @@ def test_a_payload_that_is_not_in_canonical_form_is_refused():
     longer = ARTIFACT.payload[:at] + b"\xd9\x04name" + ARTIFACT.payload[at + 5 :]
     assert msgpack.unpackb(longer) == payload()
     refused(sealed(longer))
+
+
+def test_an_envelope_that_is_not_in_canonical_form_is_refused():
+    assert DATA[6] == FORMAT_VERSION
+    longer = DATA[:6] + b"\xcc" + DATA[6:]
+    assert msgpack.unpackb(longer) == msgpack.unpackb(DATA)
+    assert refused(longer) == "is not in canonical form"
+
+
+def test_inputs_out_of_order_are_refused():
+    assert loads(changed("inputs", value={"a": "1", "b": "2"})).inputs == {"a": "1", "b": "2"}
+    refused(changed("inputs", value={"b": "2", "a": "1"}))
+
+
+def test_headers_that_claim_much_at_every_level_take_no_memory():
+    """Field report 35."""
+    members = (b"\xdd" + (100_000).to_bytes(4, "big")) * 1000
+    for data in (sealed(members + bytes(100_000)), members + bytes(100_000), OPENING + members):
+        tracemalloc.start()
+        refused(data)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 50_000_000
+
+
+def test_form_counts_that_claim_much_take_no_memory():
+    rows = payload()["schema"]["fields"]
+    for row in rows:
+        for candidate in row["candidates"]:
+            candidate["forms"] = 2**31 - 1
+    tracemalloc.start()
+    assert refused(changed("schema", "fields", value=rows)) == "has form counts that disagree"
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 50_000_000
+
+
+def test_end_set_bounds_whose_differences_overflow_are_refused():
+    size = len(ARTIFACT.ends.ids)
+    whole = payload()
+    whole["ends"]["offset"] = ints(0, 2**31 - 1, -(2**31), -1, size)
+    assert refused(sealed(msgpack.packb(whole))) == "has an empty END set"
 
 
 def test_a_file_above_the_size_cap_is_refused_unparsed(tmp_path, monkeypatch):
