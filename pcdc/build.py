@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
@@ -31,6 +31,7 @@ from .schema import Schema
 
 Outcome = Literal["built", "fresh", "failed"]
 NOT_SOURCES = frozenset({"catalogs", "examples"})
+TARGETS_KEPT = 8
 
 
 @dataclass(frozen=True)
@@ -67,9 +68,18 @@ class Source:
 
 
 def build(
-    paths: Sequence[Path], model_names: Sequence[str], out: Path, *, force: bool = False
+    paths: Sequence[Path],
+    model_names: Sequence[str],
+    out: Path,
+    *,
+    force: bool = False,
+    ready: Callable[[Path], bool] = lambda _: True,
 ) -> BuildReport:
-    """Bring the artifacts of all schemas under `paths` for all models up to date in `out`."""
+    """Bring the artifacts of all schemas under `paths` for all models up to date in `out`.
+
+    `ready` is asked before a source is read and again after it; unless both answers are yes, the source is
+    left out of the report.
+    """
     sources, findings = find_sources(paths, out)
     lanes: list[_Lane] = []
     for model_name in dict.fromkeys(model_names):
@@ -81,12 +91,17 @@ def build(
     names = artifact_names([(s.relative, lane.files.name, s.path.as_posix()) for s, lane in planned])
     schemas: dict[Path, Schema | None] = {}
     for source in sources:
-        schemas[source.path], problems = parse_file(source.path)
-        findings += problems
+        if ready(source.path):
+            schema, problems = parse_file(source.path)
+            if ready(source.path):
+                schemas[source.path] = schema
+                findings += problems
     for folder in {out / name.parent for name in names}:
         sweep(folder)
     results = []
     for (source, lane), name in zip(planned, names, strict=True):
+        if source.path not in schemas:
+            continue
         start, path = time.perf_counter(), out / name
         outcome, decision, problems = _bring_up_to_date(schemas[source.path], lane, path, force)
         findings += problems
@@ -150,9 +165,15 @@ class _Lane:
         template = template_digest(self.files.chat_template(), dict(self.files.special_tokens()))
         return models.fingerprint_of(self.files.folder), template
 
-    @cached_property
+    @property
     def target(self) -> tuple[Target | None, list[Diagnostic]]:
-        return load_target(self.files)
+        return _target(self.files, *self.digests)
+
+
+# Cutting and proving a template takes longer than compiling a schema; the digests say that it is the same.
+@lru_cache(maxsize=TARGETS_KEPT)
+def _target(files: models.ModelFiles, *digests: str) -> tuple[Target | None, list[Diagnostic]]:
+    return load_target(files)
 
 
 def _bring_up_to_date(

@@ -376,10 +376,25 @@ def test_a_build_of_100_fresh_schemas_loads_no_tokenizer_no_transformers_and_no_
     assert second.stdout.splitlines() == ["100 {'fresh'} 0", "[]"]
 
 
-def test_one_build_cuts_a_models_template_once(schemas, out, monkeypatch):
+def test_a_process_cuts_a_models_template_once_until_the_model_changes(schemas, out, tmp_path, monkeypatch):
     write(schemas / "other.json", definition("A", "B"))
+    model = shutil.copytree(MODEL, tmp_path / "own")
     calls = []
     load = building.load_target
     monkeypatch.setattr(building, "load_target", lambda files: calls.append(files) or load(files))
-    assert outcomes(build([schemas], [MODEL], out)) == ["built", "built"]
+    assert outcomes(build([schemas], [str(model)], out)) == ["built", "built"]
+    write(schemas / "other.json", definition("A", "C"))
+    assert outcomes(build([schemas], [str(model)], out)) == ["built", "fresh"]
     assert len(calls) == 1
+    config = model / "tokenizer_config.json"
+    config.write_text(config.read_text().replace("<|im_end|>\\n", "<|im_end|>\\n\\n"))
+    build([schemas], [str(model)], out)
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize("answers", [[False], [True, False]])
+def test_a_source_that_is_not_ready_before_and_after_it_is_read_is_left_out(schemas, out, answers):
+    write(schemas / "other.json", definition("only one"))
+    report = build([schemas], [MODEL], out, ready=lambda p: p.stem == "support" or bool(answers.pop(0)))
+    assert [(t.outcome, t.artifact.stem) for t in report.targets] == [("built", "support.smollm2")]
+    assert (answers, report.diagnostics) == ([], ())
