@@ -1,7 +1,7 @@
 """The lean half of pcdc: load an artifact, answer its fields for a context.
 
-Importing this package needs no MLX; `load`, `Engine`, `LoadedModel` and `open_model` import it when first
-used.
+Importing this package needs no MLX; `load`, `Engine`, `Engines`, `LoadedModel` and `open_model` import it
+when first used.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from .result import FieldResult, Result
 
 if TYPE_CHECKING:
     from .engine import Engine, load
+    from .engines import Engines
     from .loaded import LoadedModel, open_model
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "ContextTooLongError",
     "Engine",
     "EngineClosedError",
+    "Engines",
     "ExtraMissingError",
     "FieldResult",
     "FingerprintMismatchError",
@@ -57,7 +59,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("Engine", "LoadedModel", "load", "open_model"):
+    if name in ("Engine", "Engines", "LoadedModel", "load", "open_model"):
         from . import engine
 
         return getattr(engine, name)

@@ -220,16 +220,20 @@ def dumps(artifact: Artifact) -> bytes:
 
 def read(path: Path) -> Artifact:
     """Load and check one artifact file. Raises ArtifactError; an unreadable file is one too."""
+    return loads(read_bytes(path), str(path))
+
+
+def read_bytes(path: Path) -> bytes:
+    """The bytes to give to `loads`: never many more than it takes. Raises ArtifactError."""
     try:
         with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
+            return file.read(MAX_BYTES + 1)
     except IsADirectoryError as error:
         raise ArtifactError(str(path), "is a folder", help="name one artifact in it") from error
     except OSError as error:
         raise ArtifactError(
             str(path), f"cannot be read ({error.strerror})", help="build it with `pcdc build`"
         ) from error
-    return loads(data, str(path))
 
 
 def loads(data: bytes, subject: str = "artifact") -> Artifact:

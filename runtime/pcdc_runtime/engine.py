@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from difflib import get_close_matches
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from time import perf_counter
+from typing import Any, Literal, overload
 
 from . import artifact as artifact_file
 from .artifact import Artifact, Ints
+from .bound import check_window
+from .engines import Engines
 from .errors import (
     ContextNotTextError,
-    ContextTooLongError,
     EngineClosedError,
     ExtraMissingError,
-    LogitsWidthError,
-    UnknownFieldError,
     UnknownScoringError,
 )
-from .plan import Plan, make_plans
+from .plan import Plan
+from .reload import ArtifactFile, Source
 from .result import FieldResult, Result
 from .rules import RULES
-from .tokenizer import assemble_prompt, check_tokenizer
+from .tokenizer import assemble_prompt
 
 try:
     from .loaded import LoadedModel, open_model
@@ -40,7 +40,6 @@ except ImportError as error:
     ) from error
 
 NODE_BUDGET = 4096
-PLANS_KEPT = 64
 
 
 @dataclass(frozen=True)
@@ -59,29 +58,33 @@ class Engine:
     """One artifact on one loaded model; `load` makes it. Safe to call from any thread.
 
     Takes over one use of `model`, which `close` gives back. A tree pass runs at most `node_budget` nodes,
-    unless one field alone has more.
+    unless one field alone has more. With `file`, each request is answered from what that holds when the
+    request starts. Without `prefill`, the first request computes the head's KV.
     """
 
-    def __init__(self, artifact: Artifact, model: LoadedModel, node_budget: int = NODE_BUDGET) -> None:
-        self.artifact = artifact
+    def __init__(
+        self,
+        artifact: Artifact,
+        model: LoadedModel,
+        node_budget: int = NODE_BUDGET,
+        *,
+        file: ArtifactFile | None = None,
+        prefill: bool = True,
+    ) -> None:
         self.model = model
         self._closed = False
-        self._plans = lru_cache(PLANS_KEPT)(partial(_plans, artifact, node_budget))
         try:
-            check_tokenizer(artifact, model.tokenizer, model.fingerprint, model.name)
-            width = model.language.logits_width
-            if artifact.largest_id >= width:
-                raise LogitsWidthError(
-                    artifact.name,
-                    f"uses token {artifact.largest_id}",
-                    f"the logits of {model.name} end at {width - 1}",
-                    f"recompile with `pcdc build --model {model.name}`",
-                )
-            self._check_window(len(artifact.prompt.head) + len(artifact.prompt.tail), 0)
-            model.call(self._prefill_head)
+            self._source = Source(artifact, model, node_budget, file)
+            if prefill:
+                model.call(self._prefill_head)
         except BaseException:
             model.close()
             raise
+
+    @property
+    def artifact(self) -> Artifact:
+        """The artifact that answered last, or is to answer first."""
+        return self._source.bound.artifact
 
     def __repr__(self) -> str:
         return f"Engine({self.artifact!r}, model={self.model.name!r})"
@@ -112,7 +115,10 @@ class Engine:
         temperature: float | None = None,
         legal_mass: bool = True,
     ) -> Future[Result]:
-        """Queue what `run` does. Faults of the arguments are raised here, all others by the future."""
+        """Queue what `run` does.
+
+        Faults of `context`, `scoring` and `temperature` are raised here, all others by the future.
+        """
         return self.model.submit(self._job(context, fields, scoring, temperature, legal_mass))
 
     def close(self) -> None:
@@ -143,29 +149,16 @@ class Engine:
             raise ContextNotTextError(
                 "context", f"is {type(context).__name__}, not text", help="decode it first"
             )
-        rule = self.artifact.scoring if scoring is None else scoring
-        if rule not in RULES:
-            raise UnknownScoringError("scoring", f"is {rule!r:.40}", f"known rules: {', '.join(RULES)}")
-        chosen = self._chosen(fields)
-        heat = check_temperature(self.artifact.temperature if temperature is None else temperature)
-        return partial(self._answer, context, chosen, rule, heat, bool(legal_mass))
-
-    def _chosen(self, fields: Iterable[str] | None) -> tuple[int, ...]:
-        names = [field.name for field in self.artifact.fields]
-        wanted = (
-            names if fields is None else list(dict.fromkeys([fields] if isinstance(fields, str) else fields))
+        if scoring is not None and scoring not in RULES:
+            raise UnknownScoringError("scoring", f"is {scoring!r:.40}", f"known rules: {', '.join(RULES)}")
+        return partial(
+            self._answer,
+            context,
+            fields if fields is None or isinstance(fields, str) else tuple(fields),
+            scoring,
+            None if temperature is None else check_temperature(temperature),
+            bool(legal_mass),
         )
-        unknown = [name for name in wanted if name not in names]
-        if unknown or not wanted:
-            raise UnknownFieldError(
-                self.artifact.name,
-                f"has no field {', '.join(map(repr, unknown))}"
-                if unknown
-                else "was asked for no field at all",
-                f"its fields: {', '.join(names)}",
-                _nearest(unknown, names),
-            )
-        return tuple(names.index(name) for name in wanted)
 
     def _prefill_head(self) -> None:
         head = self.artifact.prompt.head
@@ -173,39 +166,50 @@ class Engine:
             prefix.advance(head)
 
     def _answer(
-        self, context: str, chosen: tuple[int, ...], rule: str, temperature: float, legal_mass: bool
+        self,
+        context: str,
+        fields: str | tuple[str, ...] | None,
+        scoring: str | None,
+        temperature: float | None,
+        legal_mass: bool,
     ) -> Result:
-        """On the owner thread: the whole of one request."""
+        """On the owner thread: the whole of one request, from one artifact."""
         started = perf_counter()
-        cut = self.artifact.prompt
-        prompt = assemble_prompt(self.model.tokenizer, cut, context)
-        plans = self._plans(rule, frozenset(chosen), legal_mass)
-        self._check_window(len(prompt), max(plan.deepest for plan in plans))
-        scores, run = self._run(prompt, plans)
+        bound, warnings = self._source.current()
+        artifact = bound.artifact
+        chosen = bound.chosen(fields)
+        rule = artifact.scoring if scoring is None else scoring
+        heat = artifact.temperature if temperature is None else temperature
+        prompt = assemble_prompt(self.model.tokenizer, artifact.prompt, context)
+        plans = bound.plans(rule, frozenset(chosen), legal_mass)
+        check_window(self.model, len(prompt), max(plan.deepest for plan in plans))
+        scores, run = self._run(artifact, prompt, plans)
         band = drift_band(self.model.language.dtype)
         answers = tuple(
             decide(
-                self.artifact.fields[index],
+                artifact.fields[index],
                 scores[index],
-                temperature,
+                heat,
                 upper_bound=rule == "identify",
                 band=band,
             )
             for index in chosen
         )
-        return self._result(context, answers, rule, temperature, run, len(prompt), started)
+        return self._result(artifact, context, answers, rule, heat, run, len(prompt), warnings, started)
 
-    def _run(self, prompt: Ints, plans: Sequence[Plan]) -> tuple[dict[int, FieldScores], _Run]:
+    def _run(
+        self, artifact: Artifact, prompt: Ints, plans: Sequence[Plan]
+    ) -> tuple[dict[int, FieldScores], _Run]:
         base = len(prompt) - 1
         slots = base + max(len(plan.token) for plan in plans)
         scores: dict[int, FieldScores] = {}
-        with self.model.prefixes.lease(self.artifact.digest, slots) as prefix:
+        with self.model.prefixes.lease(artifact.digest, slots) as prefix:
             started, passes = perf_counter(), prefix.sequence.passes
             cached = prefix.advance(prompt[:base])
             prefilled = perf_counter()
             for plan in plans:
                 hidden = prefix.sequence.append(plan.token, plan.parent + base)
-                weighed = weigh(plan, read(prefix.sequence, hidden, plan), self.artifact.fields)
+                weighed = weigh(plan, read(prefix.sequence, hidden, plan), artifact.fields)
                 scores.update(zip(plan.fields, weighed, strict=True))
                 prefix.sequence.truncate(base)
             ended = perf_counter()
@@ -218,28 +222,20 @@ class Engine:
                 nodes=sum(len(plan.token) for plan in plans),
             )
 
-    def _check_window(self, prompt: int, deepest: int) -> None:
-        window = self.model.language.window
-        if window is not None and prompt + deepest > window:
-            raise ContextTooLongError(
-                "context",
-                f"makes a prompt of {prompt} tokens, {prompt + deepest} with the deepest path",
-                f"the window of {self.model.name} is {window} tokens",
-                "shorten the text, or run a model with a longer window",
-            )
-
     def _result(
         self,
+        artifact: Artifact,
         context: str,
         answers: tuple[FieldResult, ...],
         rule: str,
         temperature: float,
         run: _Run,
         prompt: int,
+        refused: tuple[str, ...],
         started: float,
     ) -> Result:
-        cut = self.artifact.prompt
-        warnings = ["uncalibrated"]
+        cut = artifact.prompt
+        warnings = ["uncalibrated", *refused]
         if not context.strip():
             warnings.append("empty_context")
         if self.model.language.window is None:
@@ -249,7 +245,7 @@ class Engine:
             scoring=rule,
             temperature=temperature,
             model=self.model.name,
-            artifact_digest=self.artifact.digest,
+            artifact_digest=artifact.digest,
             elapsed_ms=(perf_counter() - started) * 1000,
             prefill_ms=run.prefill_ms,
             suffix_eval_ms=run.tree_ms,
@@ -262,29 +258,49 @@ class Engine:
         )
 
 
-def _nearest(unknown: Sequence[str], names: Sequence[str]) -> str:
-    by_spelling = {name.casefold(): name for name in names}
-    close = [get_close_matches(str(name).strip().casefold(), by_spelling, n=1) for name in unknown]
-    near = dict.fromkeys(by_spelling[spelling] for found in close for spelling in found)
-    return f"did you mean {' and '.join(map(repr, near))}?" if near else ""
+@overload
+def load(
+    path: str | Path, model: str | Path | LoadedModel | None = None, *, reload: Literal[False] = False
+) -> Engine: ...
 
 
-def load(path: str | Path, model: str | Path | LoadedModel | None = None) -> Engine:
+@overload
+def load(
+    path: str | Path, model: str | Path | LoadedModel | None = None, *, reload: bool
+) -> Engine | Any: ...
+
+
+def load(
+    path: str | Path, model: str | Path | LoadedModel | None = None, *, reload: bool = False
+) -> Engine | Engines:
     """An engine for an artifact file, on the model it names or on another with the same tokenizer.
 
     `model` is an alias, a hub id, a folder, or a loaded model to share; a model already loaded by this
-    process is shared in any case. Raises ArtifactError (FingerprintMismatchError, LogitsWidthError),
+    process is shared in any case. With `reload` the engine follows the file: a new artifact in it answers
+    the requests that start after, once it is checked; a missing, damaged or mismatching file leaves the old
+    one in use and is reported once, in the log and in a result's `warnings`. A folder, with `reload` only,
+    gives an `Engines`. Raises ArtifactError (FingerprintMismatchError, LogitsWidthError),
     ModelNotFoundError, HubUnreachableError, ModelNotSupportedError, ContextTooLongError.
     """
-    compiled = artifact_file.read(Path(path))
+    path = Path(path)
+    if not reload:
+        artifact = artifact_file.read(path)
+        return Engine(artifact, _model_for(artifact, model))
+    if path.is_dir():
+        return Engines(path, partial(_follow, model, prefill=False))
+    file = ArtifactFile(path)
+    return _follow(model, file.read(), file)
+
+
+def _follow(
+    model: str | Path | LoadedModel | None, artifact: Artifact, file: ArtifactFile, prefill: bool = True
+) -> Engine:
+    return Engine(artifact, _model_for(artifact, model), file=file, prefill=prefill)
+
+
+def _model_for(artifact: Artifact, model: str | Path | LoadedModel | None) -> LoadedModel:
     if isinstance(model, LoadedModel):
-        return Engine(compiled, model.share())
+        return model.share()
     if model is None:
-        return Engine(compiled, open_model(compiled.model, folders=False))
-    return Engine(compiled, open_model(str(model)))
-
-
-def _plans(
-    artifact: Artifact, budget: int, rule: str, fields: frozenset[int], legal_mass: bool
-) -> tuple[Plan, ...]:
-    return make_plans(artifact, rule, fields, legal_mass, budget)
+        return open_model(artifact.model, folders=False)
+    return open_model(str(model))

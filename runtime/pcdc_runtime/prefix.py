@@ -64,6 +64,12 @@ class PrefixCache:
         self._kept[digest] = prefix
         self._evict(self._limit)
 
+    def hand_over(self, old: str, new: str) -> None:
+        """Let artifact `new` go on with the sequence of `old`, which then holds none."""
+        prefix = self._kept.pop(old, None)
+        if prefix is not None:
+            self._kept.setdefault(new, prefix)
+
     def _evict(self, allowance: int) -> None:
         while self._kept and self.bytes_held > allowance:
             self._kept.popitem(last=False)

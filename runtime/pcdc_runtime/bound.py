@@ -1,0 +1,88 @@
+"""An artifact bound to a loaded model: checked against it, with the plans of its requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING
+
+from .artifact import Artifact
+from .errors import ContextTooLongError, LogitsWidthError, UnknownFieldError
+from .plan import Plan, make_plans
+from .tokenizer import check_tokenizer
+
+if TYPE_CHECKING:
+    from .loaded import LoadedModel
+
+PLANS_KEPT = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Bound:
+    """What a request is answered from; `plans` takes a rule, field indices and whether mass is wanted."""
+
+    artifact: Artifact
+    plans: Callable[[str, frozenset[int], bool], tuple[Plan, ...]]
+
+    def chosen(self, fields: str | Sequence[str] | None) -> tuple[int, ...]:
+        """Indices of the named fields, each once; all when None. Raises UnknownFieldError."""
+        names = [field.name for field in self.artifact.fields]
+        if fields is None:
+            return tuple(range(len(names)))
+        wanted = list(dict.fromkeys([fields] if isinstance(fields, str) else fields))
+        unknown = [name for name in wanted if name not in names]
+        if unknown or not wanted:
+            raise UnknownFieldError(
+                self.artifact.name,
+                f"has no field {', '.join(map(repr, unknown))}"
+                if unknown
+                else "was asked for no field at all",
+                f"its fields: {', '.join(names)}",
+                _nearest(unknown, names),
+            )
+        return tuple(names.index(name) for name in wanted)
+
+
+def bind(artifact: Artifact, model: LoadedModel, node_budget: int) -> Bound:
+    """Check that the artifact fits the model; nothing is run.
+
+    Raises FingerprintMismatchError, LogitsWidthError, ContextTooLongError.
+    """
+    check_tokenizer(artifact, model.tokenizer, model.fingerprint, model.name)
+    width = model.language.logits_width
+    if artifact.largest_id >= width:
+        raise LogitsWidthError(
+            artifact.name,
+            f"uses token {artifact.largest_id}",
+            f"the logits of {model.name} end at {width - 1}",
+            f"recompile with `pcdc build --model {model.name}`",
+        )
+    check_window(model, len(artifact.prompt.head) + len(artifact.prompt.tail), 0)
+    return Bound(artifact, lru_cache(PLANS_KEPT)(partial(_plans, artifact, node_budget)))
+
+
+def check_window(model: LoadedModel, prompt: int, deepest: int) -> None:
+    """Refuse a prompt that exceeds the window with its deepest path. Raises ContextTooLongError."""
+    window = model.language.window
+    if window is not None and prompt + deepest > window:
+        raise ContextTooLongError(
+            "context",
+            f"makes a prompt of {prompt} tokens, {prompt + deepest} with the deepest path",
+            f"the window of {model.name} is {window} tokens",
+            "shorten the text, or run a model with a longer window",
+        )
+
+
+def _plans(
+    artifact: Artifact, budget: int, rule: str, fields: frozenset[int], legal_mass: bool
+) -> tuple[Plan, ...]:
+    return make_plans(artifact, rule, fields, legal_mass, budget)
+
+
+def _nearest(unknown: Sequence[str], names: Sequence[str]) -> str:
+    by_spelling = {name.casefold(): name for name in names}
+    close = [get_close_matches(str(name).strip().casefold(), by_spelling, n=1) for name in unknown]
+    near = dict.fromkeys(by_spelling[spelling] for found in close for spelling in found)
+    return f"did you mean {' and '.join(map(repr, near))}?" if near else ""
