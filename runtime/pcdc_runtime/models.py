@@ -19,7 +19,7 @@ from typing import Any
 
 from .embedded import REQUIREMENT, embedded_folder
 from .errors import HubUnreachableError, ModelNotFoundError, ModelNotSupportedError, PcdcError
-from .storage import cache_dir, way_to_write, write_atomic
+from .storage import cache_dir, model_cache, sweep, way_to_write, write_atomic
 
 DEFAULT = "smollm2-135m"
 
@@ -125,14 +125,19 @@ def fingerprint_of(folder: Path) -> str:
     """The fingerprint of a folder's tokenizer, which is loaded only where its file was never seen before."""
     # The canonical form that is hashed is written by the library, so its version is part of the key.
     key = f"{tokenizer_digest(folder)}/{metadata.version('tokenizers')}"
-    path = cache_dir() / "fingerprints.json"
-    memo = _read_memo(path)
+    memo: dict[str, str] = {}
+    with suppress(OSError):
+        path = cache_dir() / "fingerprints.json"
+        sweep(path.parent, path.name)
+        memo = _read_memo(path)
     if key not in memo:
         from .tokenizer import fingerprint, load_tokenizer
 
         memo[key] = fingerprint(load_tokenizer(folder))
         with suppress(OSError):
-            write_atomic(path, json.dumps(memo, indent=1, sort_keys=True).encode())
+            write_atomic(
+                cache_dir() / "fingerprints.json", json.dumps(memo, indent=1, sort_keys=True).encode()
+            )
     return memo[key]
 
 
@@ -268,7 +273,7 @@ def _with_tokenizer(name: str, folder: Path) -> Path:
             "added_tokens.json",
         ):
             seen.update(file.name.encode() + b"\0" + hashlib.sha256(file.read_bytes()).digest())
-    target = cache_dir() / "models" / f"{_recordable(Path(name))}-{seen.hexdigest()[:16]}"
+    target = model_cache(name, f"{_recordable(Path(name))}-{seen.hexdigest()[:16]}")
     try:
         if not (target / "tokenizer.json").is_file():
             write_atomic(target / "tokenizer.json", _converted_tokenizer(name, folder).encode())

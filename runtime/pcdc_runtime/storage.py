@@ -11,20 +11,56 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from .errors import ModelNotFoundError
+
+_RANDOM_BYTES = 8
+
 
 def cache_dir() -> Path:
     """The folder for converted models and the fingerprint memo; it need not exist yet.
 
     `PCDC_CACHE` if set, else `~/Library/Caches/pcdc` on macOS, else `$XDG_CACHE_HOME/pcdc`, which is
-    `~/.cache/pcdc` by default.
+    `~/.cache/pcdc` by default. Raises OSError where that needs a home folder and the user has none.
     """
-    if chosen := os.environ.get("PCDC_CACHE"):
-        return Path(chosen).expanduser()
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "pcdc"
-    # The XDG specification says that a relative value is to be ignored.
-    xdg = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (xdg if xdg.is_absolute() else Path.home() / ".cache") / "pcdc"
+    try:
+        if chosen := os.environ.get("PCDC_CACHE"):
+            return Path(chosen).expanduser()
+        if sys.platform == "darwin":
+            return Path.home() / "Library" / "Caches" / "pcdc"
+        # The XDG specification says that a relative value is to be ignored.
+        xdg = Path(os.environ.get("XDG_CACHE_HOME", ""))
+        return (xdg if xdg.is_absolute() else Path.home() / ".cache") / "pcdc"
+    except RuntimeError as error:
+        raise FileNotFoundError(errno.ENOENT, "this user has no home folder") from error
+
+
+def model_cache(name: str, label: str) -> Path:
+    """The cache's folder for a converted model, without what killed processes left there.
+
+    Raises ModelNotFoundError where there is no place for it.
+    """
+    try:
+        folder = cache_dir() / "models" / label
+    except OSError as error:
+        raise ModelNotFoundError(
+            name, f"has no folder to be converted into ({error.strerror})", help="set PCDC_CACHE to a folder"
+        ) from error
+    sweep(folder)
+    return folder
+
+
+def sweep(folder: Path, names: str = "*") -> None:
+    """Remove temporary files that killed writers of files `names` (a pattern) left; those in use stay."""
+    random = "[0-9a-f]" * (2 * _RANDOM_BYTES)
+    with suppress(OSError):
+        for leftover in folder.glob(f".{names}.{random}.*"):
+            with suppress(OSError):
+                descriptor = os.open(leftover, os.O_RDWR)
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    leftover.unlink()
+                finally:
+                    os.close(descriptor)
 
 
 def write_atomic(path: Path, data: bytes) -> None:
@@ -48,7 +84,7 @@ def replacing(path: Path, suffix: str = ".tmp") -> Iterator[Path]:
 
     A reader, or a second writer, never sees half of it. Folders on the way are created. The file lies hidden
     beside `path` and its name ends with `suffix`. It stays behind only where the process is killed; while it
-    is in use, it is locked. Raises OSError.
+    is in use, it is locked, so that `sweep` can tell. Raises OSError.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = _locked_temporary(path, suffix)
@@ -66,7 +102,7 @@ def replacing(path: Path, suffix: str = ".tmp") -> Iterator[Path]:
 
 def _locked_temporary(path: Path, suffix: str) -> tuple[int, Path]:
     while True:
-        temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}{suffix}")
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(_RANDOM_BYTES)}{suffix}")
         # Unlike tempfile's, this file gets the rights that the umask allows.
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         try:
@@ -81,10 +117,11 @@ def _locked_temporary(path: Path, suffix: str) -> tuple[int, Path]:
 
 
 def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        # Some network file systems refuse this; the file is in place all the same.
-        with suppress(OSError):
+    # Refused by some network file systems and for a folder without read permission; the file is in place all
+    # the same.
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
             os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        finally:
+            os.close(descriptor)

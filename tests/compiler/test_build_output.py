@@ -16,7 +16,7 @@ import pytest
 from command_line import ENVIRONMENT
 from hypothesis import given
 from hypothesis import strategies as st
-from pcdc_runtime.storage import write_atomic
+from pcdc_runtime.storage import sweep, write_atomic
 
 from pcdc import output
 
@@ -147,12 +147,12 @@ def test_a_killed_writer_leaves_only_what_the_next_sweep_removes(tmp_path):
     with subprocess.Popen([sys.executable, "-c", script], env=ENVIRONMENT, stdout=subprocess.PIPE) as writer:
         assert writer.stdout is not None
         writer.stdout.readline()
-        output.sweep(tmp_path)
+        sweep(tmp_path)
         in_use = len(names_in(tmp_path))
         writer.kill()
     assert in_use == 2
     assert len(names_in(tmp_path)) == 2
-    output.sweep(tmp_path)
+    sweep(tmp_path)
     assert names_in(tmp_path) == ["a.pcdc"]
     assert path.read_bytes() == b"old"
 
@@ -176,9 +176,9 @@ def test_a_writer_whose_temporary_file_was_swept_makes_another(tmp_path, monkeyp
 def test_many_writers_of_one_file_leave_one_whole_file(tmp_path):
     path = tmp_path / "a.pcdc"
     script = (
-        "import sys, pathlib\nfrom pcdc import output\nfrom pcdc_runtime.storage import write_atomic\n"
+        "import sys, pathlib\nfrom pcdc_runtime.storage import sweep, write_atomic\n"
         "for _ in range(20):\n"
-        f"    output.sweep(pathlib.Path({str(tmp_path)!r}))\n"
+        f"    sweep(pathlib.Path({str(tmp_path)!r}))\n"
         f"    write_atomic(pathlib.Path({str(path)!r}), sys.argv[1].encode() * 10000)\n"
     )
     writers = [subprocess.Popen([sys.executable, "-c", script, str(n)], env=ENVIRONMENT) for n in range(6)]
