@@ -125,7 +125,8 @@ def find_sources(paths: Sequence[Path], out: Path) -> tuple[list[Source], list[D
     findings = []
     for path in paths:
         if path.is_dir():
-            found = [Source(p, p.relative_to(path).with_suffix("")) for p in _walk(path, out.resolve())]
+            below = [p for _, files in source_folders(path, out) for p in files]
+            found = [Source(p, p.relative_to(path).with_suffix("")) for p in below]
             if not found:
                 findings.append(
                     finding(
@@ -142,15 +143,19 @@ def find_sources(paths: Sequence[Path], out: Path) -> tuple[list[Source], list[D
     return list(sources.values()), findings
 
 
-def _walk(top: Path, out: Path) -> Iterator[Path]:
+def source_folders(top: Path, out: Path) -> Iterator[tuple[Path, list[Path]]]:
+    """The folders at and below `top` that may hold definitions, each with those in it."""
+    outputs = out.resolve()
     for folder, below, files in os.walk(top):
         below[:] = sorted(
             name
             for name in below
-            if name not in NOT_SOURCES and not name.startswith(".") and Path(folder, name).resolve() != out
+            if name not in NOT_SOURCES
+            and not name.startswith(".")
+            and Path(folder, name).resolve() != outputs
         )
-        found = (name for name in sorted(files) if name.endswith(".json") and not name.startswith("."))
-        yield from (Path(folder, name) for name in found)
+        names = (name for name in sorted(files) if name.endswith(".json") and not name.startswith("."))
+        yield Path(folder), [Path(folder, name) for name in names]
 
 
 class _Lane:
