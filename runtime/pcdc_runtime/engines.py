@@ -22,8 +22,8 @@ class Engines(Mapping[str, "Engine"]):
     """The artifacts below a folder as engines by schema name, each of which follows its file.
 
     Files that appear are found when an unknown name is asked for, and by iteration and `len`. A file that
-    cannot be used is logged once and left out; one that goes away keeps its engine. Hidden files and folders
-    are not looked at. Safe to use from any thread.
+    cannot be used is left out and logged, once; one that goes away keeps its engine; one whose model cannot
+    be had is tried again. Hidden files and folders are not looked at. Safe to use from any thread.
     """
 
     def __init__(self, folder: Path, open_engine: Callable[[Artifact, ArtifactFile], Engine]) -> None:

@@ -249,6 +249,7 @@ def test_a_second_write_within_one_tick_of_the_clock_is_seen(engine, path, monke
 
 def test_a_file_that_cannot_be_read_is_tried_again_whatever_its_stamp(engine, path, monkeypatch):
     monkeypatch.setattr(reload, "SETTLE_S", 0.0)
+    engine.run("abc")
     write(path, version(2))
     read = artifact_file.read_bytes
 
