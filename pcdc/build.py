@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache
@@ -25,7 +25,7 @@ from pcdc_runtime.storage import sweep, way_to_write, write_atomic
 from .cache import Decision, decide, input_record
 from .diagnostics import Diagnostic, finding, from_error, sort_diagnostics
 from .output import LOG_NAME, SUFFIX, append_log, artifact_names
-from .parse import parse_file
+from .parse import catalogs_of, parse_file
 from .prompt import Target, load_target, template_digest
 from .schema import Schema
 
@@ -140,7 +140,14 @@ def find_sources(paths: Sequence[Path], out: Path) -> tuple[list[Source], list[D
             findings.append(finding("PCDC612", None, str(path), "does not exist", help="check the path"))
         for source in found:
             sources.setdefault(source.path.resolve(), source)
-    return list(sources.values()), findings
+    return _definitions(sources), findings
+
+
+def _definitions(sources: Mapping[Path, Source]) -> list[Source]:
+    """Without the files that others name as their catalog, unless they name catalogs themselves."""
+    uses = {place: catalogs_of(source.path) for place, source in sources.items()}
+    named = {use.path.resolve() for found in uses.values() for use in found if use.path is not None}
+    return [source for place, source in sources.items() if place not in named or uses[place]]
 
 
 def source_folders(top: Path, out: Path) -> Iterator[tuple[Path, list[Path]]]:

@@ -66,6 +66,7 @@ _CONTENT_ERRORS = (
     ("PCDC106", "key or field declared twice"),
     ("PCDC107", "nested too deep"),
     ("PCDC108", "Python value has no JSON form"),
+    ("PCDC109", "catalog row cannot be read"),
     ("PCDC200", "schema refused"),
     ("PCDC201", "keyword has a value of the wrong kind"),
     ("PCDC202", "no fields"),
@@ -92,9 +93,12 @@ _CONTENT_ERRORS = (
     ("PCDC223", "reference leads nowhere"),
     ("PCDC224", "reference cycle"),
     ("PCDC225", "references expand too far"),
-    ("PCDC226", "catalogs not supported"),
+    ("PCDC226", "catalog where none can be"),
     ("PCDC227", "`required` names no field"),
     ("PCDC228", "text is not valid Unicode"),
+    ("PCDC230", "catalog declared wrongly"),
+    ("PCDC231", "catalog has no such column"),
+    ("PCDC232", "catalog value is not text"),
     ("PCDC303", "name or choice spells a control token"),
     ("PCDC304", "two choices with the same tokens"),
     ("PCDC305", "choice changed by the tokenizer"),
@@ -103,6 +107,8 @@ _CONTENT_ERRORS = (
 # The call is wrong, or a file or a model that it names.
 _CALL_ERRORS = (
     ("PCDC101", "file cannot be read"),
+    ("PCDC110", "database cannot be read"),
+    ("PCDC111", "environment variable not set"),
     ("PCDC229", "field not compiled yet"),
     ("PCDC301", "template not supported"),
     ("PCDC302", "tokenizer not supported"),
@@ -115,8 +121,10 @@ _WARNINGS = (
     ("PCDC251", "field without a description"),
     ("PCDC252", "choices hard to tell apart"),
     ("PCDC253", "unknown keyword ignored"),
+    ("PCDC254", "catalog without an order"),
     ("PCDC610", "damaged artifact replaced"),
     ("PCDC613", "build log cannot be written"),
+    ("PCDC614", "no file system events"),
 )
 
 RULES: Mapping[str, Rule] = MappingProxyType(_rules())
@@ -124,7 +132,10 @@ RULES: Mapping[str, Rule] = MappingProxyType(_rules())
 
 @dataclass(frozen=True)
 class Location:
-    """A place in a file; line and column count from 1, columns in characters."""
+    """A place in a file; line and column count from 1, columns in characters.
+
+    A row of a database has no columns: the path is the database, the line is the row, the column is 0.
+    """
 
     path: str
     line: int
@@ -202,12 +213,18 @@ def _block(d: Diagnostic, color: bool) -> str:
     tag = f"{d.severity}[{d.code}]"
     if color:
         tag = f"{_COLORS[d.severity]}{tag}{_RESET}"
-    where = f"{visible(d.location.path)}:{d.location.line}:{d.location.column}: " if d.location else ""
-    line = f"{where}{tag}: {visible(d.subject)}, {visible(d.fact)}"
+    line = f"{_where(d.location)}{tag}: {visible(d.subject)}, {visible(d.fact)}"
     if d.limit:
         line += f"; {visible(d.limit)}"
     parts = [line, *([d.excerpt] if d.excerpt else []), *([f"  help: {visible(d.help)}"] if d.help else [])]
     return "\n".join(parts) + "\n"
+
+
+def _where(place: Location | None) -> str:
+    if place is None:
+        return ""
+    at = f":{place.line}:{place.column}" if place.column else f" row {place.line}"
+    return f"{visible(place.path)}{at}: "
 
 
 def render_json(diagnostics: Iterable[Diagnostic]) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import unquote
 
 from pcdc_runtime.artifact import Value
 from pcdc_runtime.rules import MAX_CHOICES
 
+from .catalog import Catalogs, ShapeCheck
 from .diagnostics import quoted
 from .keywords import (
     CHOICE_KEYWORDS,
@@ -20,8 +21,8 @@ from .keywords import (
     suggestion,
 )
 from .labels import Declared, shown
-from .schema import Choice, label_of
-from .source import Array, Node, Object, Report, Scalar, Unread
+from .schema import CatalogUse, Choice, label_of
+from .source import Array, Node, Object, Report, Scalar, Unread, kind_of
 
 MAX_LEVELS = 64
 _INDEX = re.compile("0|[1-9][0-9]{0,8}")
@@ -32,7 +33,6 @@ _SYNONYMS |= {"choice": "enum", "choices": "enum", "literal": "enum", "text": "s
 
 SOURCES = (*CHOICE_SOURCES, "allOf", "$ref")
 _VALUE = frozenset(("value",))
-ShapeCheck = Callable[[str, Object], frozenset[str]]
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,7 @@ class Expanded:
     total: int
     description: str = ""
     whole: bool = True
+    uses: tuple[CatalogUse, ...] = ()
 
     @property
     def known(self) -> tuple[Declared, ...]:
@@ -57,8 +58,9 @@ class Expanded:
 class Expansion:
     """Reads the fields of one document; what a reference leads to is read once, however often it is used."""
 
-    def __init__(self, root: Object, report: Report, malformed: ShapeCheck) -> None:
+    def __init__(self, root: Object, report: Report, malformed: ShapeCheck, catalogs: Catalogs) -> None:
         self._root = root
+        self._catalogs = catalogs
         self._report = report
         self._malformed = malformed
         self._referred = dict[int, Expanded | None]()
@@ -80,9 +82,6 @@ class Expansion:
             fact, limit = "leads through too many references and unions", f"at most {MAX_LEVELS} levels"
             self._report.add("PCDC225", at, subject, fact, limit, "list the choices in one place")
             return None
-        if "x-catalog" in node.members:
-            self.refuse_catalog(subject, node.members["x-catalog"].at)
-            return None
         malformed = self._malformed(subject, node)
         kinds = None if "type" in malformed else self._kinds(subject, node, level)
         is_open = kinds is not None and self._is_open(node, kinds)
@@ -100,11 +99,6 @@ class Expansion:
         if kinds:
             self._check_fit(subject, node, kinds, found)
         return replace(found, description=own or found.description)
-
-    def refuse_catalog(self, subject: str, at: int) -> None:
-        """Report `x-catalog`."""
-        limit, help = "catalogs are not supported in this version", "list the choices in the definition"
-        self._report.add("PCDC226", at, subject, "uses `x-catalog`", limit, help)
 
     def resolve(self, subject: str, reference: Scalar, trail: tuple[str, ...]) -> tuple[Node, str] | None:
         """The node that a `$ref` names and its pointer, or None after reporting why not."""
@@ -202,6 +196,8 @@ class Expansion:
                 referred = self.expand(subject, target, place, value.at, (*trail, place), level + 1)
                 self._referred[id(target)] = referred
             return self._referred[id(target)]
+        if key == "x-catalog":
+            return self._catalog(subject, node, value, kinds)
         if key == "const":
             return _expanded([self._literal(subject, value, "`const`", at, _note(node))])
         assert isinstance(value, Array)
@@ -220,6 +216,16 @@ class Expansion:
             for i, item in enumerate(value.items)
         ]
         return _union(branches)
+
+    def _catalog(self, subject: str, node: Object, value: Node, kinds: frozenset[str]) -> Expanded | None:
+        if kinds and kinds.isdisjoint(("string", "enum")):
+            fact, limit = f"has the type {' or '.join(sorted(kinds))}", "the values of a catalog are text"
+            at = node.members["type"].value.at
+            self._report.add("PCDC215", at, subject, fact, limit, 'write `"type": "string"`')
+            return None
+        assert isinstance(value, Object)
+        rows = self._catalogs.read(subject, value)
+        return Expanded(rows.choices, rows.total, whole=rows.whole, uses=rows.uses)
 
     def _described(self, subject: str, node: Node, pointer: str, place: str) -> Declared | None:
         if not isinstance(node, Object) or not any(suggestion(key, _VALUE) for key in node.members):
@@ -259,7 +265,7 @@ class Expansion:
             help = "change the type or the choice"
             if kinds == {"boolean"}:
                 help = "write `true` and `false` without quotes"
-            self._report.add("PCDC215", declared.at, subject, fact, limit, help)
+            self._report.of(declared.origin).add("PCDC215", declared.at, subject, fact, limit, help)
         has_null = any(d.choice.value is None for d in found.known)
         if "null" not in kinds or has_null or None in found.choices or not found.whole:
             return
@@ -267,20 +273,9 @@ class Expansion:
             "has a type with null but no choice null",
             "add null to the choices, or take it out of the type",
         )
+        if "x-catalog" in node.members:
+            help = 'write `"anyOf": [{"x-catalog": ...}, {"type": "null"}]`, or take null out of the type'
         self._report.add("PCDC215", node.members["type"].value.at, subject, fact, "", help)
-
-
-def kind_of(node: Scalar | Array | Object) -> str:
-    """A node's kind in words."""
-    if isinstance(node, Object):
-        return "an object"
-    if isinstance(node, Array):
-        return "an array"
-    if isinstance(node.value, str):
-        return "text"
-    if node.value is None:
-        return "null"
-    return "a boolean" if isinstance(node.value, bool) else "a number"
 
 
 def _kinds_of(value: Value) -> frozenset[str]:
@@ -328,7 +323,8 @@ def _union(branches: Sequence[Expanded | None]) -> Expanded:
     choices = tuple(d for branch in read for d in branch.choices) if size <= MAX_CHOICES else ()
     groups = [branch.description for branch in read if branch.total > 1]
     whole = all(branch.whole for branch in read)
-    return Expanded(choices, total, groups[0] if len(groups) == 1 else "", whole)
+    uses = tuple(use for branch in read for use in branch.uses)
+    return Expanded(choices, total, groups[0] if len(groups) == 1 else "", whole, uses)
 
 
 def _step(node: Node | None, token: str) -> Node | None:

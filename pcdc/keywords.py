@@ -11,7 +11,7 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-CHOICE_SOURCES = ("choices", "enum", "const", "oneOf", "anyOf")
+CHOICE_SOURCES = ("choices", "enum", "const", "oneOf", "anyOf", "x-catalog")
 FIELD_KEYWORDS = frozenset((*CHOICE_SOURCES, "type", "description", "allOf", "$ref"))
 TOP_KEYWORDS = frozenset(
     ("type", "properties", "required", "additionalProperties", "$defs", "definitions", "$ref", "x-pcdc")
@@ -50,6 +50,8 @@ def looks_like_field(node: Node | None) -> bool:
     if isinstance(node.get("type"), Scalar | Array):
         return True
     if any(isinstance(node.get(key), Scalar) for key in ("const", "$ref")):
+        return True
+    if isinstance(node.get("x-catalog"), Object):
         return True
     return any(isinstance(node.get(key), Array) for key in ("choices", "enum", "oneOf", "anyOf", "allOf"))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from .diagnostics import code_points, quoted
 from .schema import NULL_LABEL, Choice
-from .source import NOWHERE, Report
+from .source import NOWHERE, Report, SchemaSource
 
 MAX_CHOICE_CHARS = 2000
 MAX_NAME_CHARS = 200
@@ -30,11 +30,12 @@ _LETTERS = str.maketrans(
 
 @dataclass(frozen=True)
 class Declared:
-    """One choice as it stands in the definition; `at` is its place, `spelling` a number's source text."""
+    """One choice; `at` is its place in the definition or the catalog `origin`, `spelling` a number's text."""
 
     choice: Choice
     at: int = NOWHERE
     spelling: str = ""
+    origin: SchemaSource | None = None
 
 
 def check_name(name: str, at: int, report: Report) -> None:
@@ -65,7 +66,7 @@ def check_choices(field: str, choices: Sequence[Declared | None], report: Report
 
 
 def _check_text(subject: str, declared: Declared, report: Report) -> None:
-    label, at = declared.choice.label, declared.at
+    label, at, report = declared.choice.label, declared.at, report.of(declared.origin)
     if not label.strip():
         fact = "is empty" if not label else "holds only blanks"
         help = f'say what it means with an explicit label such as "{NULL_LABEL}" or "none of the above"'
@@ -110,20 +111,20 @@ def _check_equal(owner: str, choices: Mapping[int, Declared], report: Report) ->
     by_canon = dict[str, int]()
     by_look = dict[tuple[str, str], int]()
     for position, declared in choices.items():
-        choice, at = declared.choice, declared.at
+        choice, at, told = declared.choice, declared.at, report.of(declared.origin)
         subject = f"choice {position} of {owner}"
         first = by_value.setdefault(_identity(choice), position)
         if first != position:
             fact = f"{shown(choice)} is choice {first} again"
             help = "remove one; a repeated choice would take a share of the probability"
-            report.add("PCDC219", at, subject, fact, "choices are distinct", help)
+            told.add("PCDC219", at, subject, fact, "choices are distinct", help)
             continue
         first = by_label.setdefault(choice.label, position)
         if first != position:
             fact = f"{shown(choice)} has the label {quoted(choice.label)}, as choice {first}, "
             fact += f"{shown(choices[first].choice)}, has"
             help = "keep one of them, or give them different texts"
-            report.add("PCDC220", at, subject, fact, "a model sees labels only", help)
+            told.add("PCDC220", at, subject, fact, "a model sees labels only", help)
             continue
         canon = unicodedata.normalize("NFC", choice.label)
         first = by_canon.setdefault(canon, position)
@@ -131,14 +132,14 @@ def _check_equal(owner: str, choices: Mapping[int, Declared], report: Report) ->
             fact = f"{shown(choice)} ({_differing(choices[first].choice.label, choice.label)}) "
             fact += f"is canonically equal to choice {first}"
             help = "keep one of the two Unicode forms"
-            report.add("PCDC221", at, subject, fact, "some tokenizers make the two one", help)
+            told.add("PCDC221", at, subject, fact, "some tokenizers make the two one", help)
             continue
         looks = [by_look.setdefault(key, position) for key in _looks(choice.label)]
         first = min(looks)
         if first != position:
             how = _difference(choices[first].choice.label, choice.label)
             fact = f"{shown(choice)} differs from choice {first} {how}"
-            report.add("PCDC252", at, subject, fact, help="give choices texts that a reader cannot confuse")
+            told.add("PCDC252", at, subject, fact, help="give choices texts that a reader cannot confuse")
 
 
 def _identity(choice: Choice) -> object:

@@ -7,7 +7,8 @@ names to fields. `dialect.json` describes both.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -17,12 +18,13 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from jsonschema.exceptions import ValidationError  # type: ignore[import-untyped]
 from pcdc_runtime.rules import MAX_CHOICES, MAX_FIELDS, MIN_CHOICES
 
+from .catalog import Catalogs
 from .diagnostics import Diagnostic, has_errors, quoted, sort_diagnostics
-from .expand import Expanded, Expansion, kind_of
+from .expand import Expanded, Expansion
 from .keywords import TOP_KEYWORDS, check_keywords, escape_pointer, looks_like_field, suggestion
 from .labels import check_choices, check_name
 from .reader import read_json
-from .schema import NULL_LABEL, Field, Schema
+from .schema import NULL_LABEL, CatalogUse, Field, Schema
 from .source import (
     NOWHERE,
     Array,
@@ -34,6 +36,7 @@ from .source import (
     SchemaSource,
     Unread,
     from_python,
+    kind_of,
     read_source,
 )
 
@@ -49,7 +52,17 @@ def parse_file(path: Path, name: str | None = None) -> Found:
     if source is None:
         return None, diagnostics
     report = Report(source)
-    return _parse(read_json(report), report, path.stem if name is None else name)
+    return _parse(read_json(report), report, path.stem if name is None else name, path.parent)
+
+
+def catalogs_of(path: Path) -> tuple[CatalogUse, ...]:
+    """The catalogs that a definition file names, whatever else is wrong with it; opens none of them."""
+    source, _ = read_source(path)
+    if source is None or "x-catalog" not in source.text:
+        return ()
+    report = Report(source)
+    root = read_json(report)
+    return _declared(root, report, path.parent, reads=False).uses if isinstance(root, Object) else ()
 
 
 def parse_mapping(declared: object, name: str = "schema") -> Found:
@@ -63,7 +76,7 @@ def parse_mapping(declared: object, name: str = "schema") -> Found:
             # Whatever a model class raises here is about the caller's model.
             report.add("PCDC108", NOWHERE, "model", f"has no JSON Schema ({error})")
             return None, report.diagnostics
-    return _parse(from_python(declared, report), report, name)
+    return _parse(from_python(declared, report), report, name, None)
 
 
 def parse_fields(declared: Iterable[tuple[object, object]], name: str = "schema") -> Found:
@@ -72,47 +85,65 @@ def parse_fields(declared: Iterable[tuple[object, object]], name: str = "schema"
     members, positions = dict[str, Member](), dict[str, int]()
     for position, (key, value) in enumerate(declared, 1):
         node = from_python({key: value}, report)
-        for field, member in node.members.items() if isinstance(node, Object) else ():
-            first = positions.setdefault(field, position)
+        for label, member in node.members.items() if isinstance(node, Object) else ():
+            first = positions.setdefault(label, position)
             if first != position:
                 fact = f"is declared at position {first} and again at {position}"
                 report.add(
-                    "PCDC106", NOWHERE, f"field {quoted(field)}", fact, "a name stands once in a schema"
+                    "PCDC106", NOWHERE, f"field {quoted(label)}", fact, "a name stands once in a schema"
                 )
-            members.setdefault(field, member)
+            members.setdefault(label, member)
     if not members and report.diagnostics:
         return None, report.diagnostics
-    expansion = Expansion(Object(NOWHERE, members), report, _Shapes(report).of_field)
-    return _checked(_fields(members, "", expansion, report), {}, report, name)
+    shapes = _Shapes(report)
+    catalogs = Catalogs(report, None, shapes.of_catalog)
+    expansion = Expansion(Object(NOWHERE, members), report, shapes.of_field, catalogs)
+    return _checked(_fields(members, "", expansion, report), report, name)
 
 
-def _parse(root: Node | None, report: Report, name: str) -> Found:
+@dataclass(frozen=True)
+class _Declared:
+    """What a definition declares, checked or not: where there are errors, only `uses` is to be trusted."""
+
+    fields: tuple[Field, ...] = ()
+    uses: tuple[CatalogUse, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _parse(root: Node | None, report: Report, name: str, folder: Path | None) -> Found:
     if root is None or isinstance(root, Unread):
         return None, sort_diagnostics(report.diagnostics)
     if not isinstance(root, Object):
         limit, help = "a definition is an object", 'start with {"field name": {"type": "boolean"}}'
         report.add("PCDC202", root.at, "definition", f"is {kind_of(root)}", limit, help)
         return None, sort_diagnostics(report.diagnostics)
+    return _checked(_declared(root, report, folder), report, name)
+
+
+def _declared(root: Object, report: Report, folder: Path | None, reads: bool = True) -> _Declared:
     shapes = _Shapes(report)
-    expansion = Expansion(root, report, shapes.of_field)
+    catalogs = Catalogs(report, folder, shapes.of_catalog, reads)
+    expansion = Expansion(root, report, shapes.of_field, catalogs)
     if "x-catalog" in root.members:
-        expansion.refuse_catalog("definition", root.members["x-catalog"].at)
+        at = root.members["x-catalog"].at
+        catalogs.misplaced("definition", at, "is in no field", "a catalog has the choices of one field")
     settings = shapes.settings(root)
     if _is_json_schema(root):
-        declared = _properties(root, expansion, shapes, report)
+        members = _properties(root, expansion, shapes, report)
     else:
-        declared = _shorthand(root, report), ""
-    fields = _fields(*declared, expansion, report) if declared else ()
-    return _checked(fields, settings, report, name)
+        members = _shorthand(root, report), ""
+    declared = _fields(*members, expansion, report) if members else _Declared()
+    return replace(declared, settings=settings)
 
 
-def _checked(fields: tuple[Field, ...], settings: dict[str, Any], report: Report, name: str) -> Found:
-    diagnostics = sort_diagnostics(_unrepeated(report.diagnostics))
+def _checked(declared: _Declared, report: Report, name: str) -> Found:
+    diagnostics, settings = sort_diagnostics(_unrepeated(report.diagnostics)), declared.settings
     if has_errors(diagnostics):
         return None, diagnostics
     instructions, scoring = settings.get("instructions", ""), settings.get("scoring", "joint")
     temperature = settings.get("temperature", 1.0)
-    return Schema(name, fields, instructions, scoring, temperature), diagnostics
+    schema = Schema(name, declared.fields, instructions, scoring, temperature, declared.uses)
+    return schema, diagnostics
 
 
 def _unrepeated(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
@@ -185,9 +216,7 @@ def _check_required(required: Node | None, members: dict[str, Member], report: R
             report.add("PCDC227", item.at, "`required`", f"names {quoted(name)}, which is no field", "", hint)
 
 
-def _fields(
-    members: dict[str, Member], prefix: str, expansion: Expansion, report: Report
-) -> tuple[Field, ...]:
+def _fields(members: dict[str, Member], prefix: str, expansion: Expansion, report: Report) -> _Declared:
     if not members:
         help = 'declare one: {"field name": {"type": "boolean", "description": "..."}}'
         report.add(
@@ -197,8 +226,8 @@ def _fields(
         at = list(members.values())[MAX_FIELDS].at
         help = "split the definition; fields are answered independently"
         report.add("PCDC203", at, "definition", f"has {len(members)} fields", f"at most {MAX_FIELDS}", help)
-        return ()
-    fields = []
+        return _Declared()
+    fields, uses = [], list[CatalogUse]()
     for name, member in members.items():
         check_name(name, member.at, report)
         subject = f"field {quoted(name)}"
@@ -208,7 +237,8 @@ def _fields(
             _check_count(subject, found, member.at, report)
             check_choices(name, found.choices, report)
             fields.append(_field(name, found, member.at, report))
-    return tuple(fields)
+            uses += [replace(use, field=name) for use in found.uses]
+    return _Declared(tuple(fields), tuple(uses))
 
 
 def _check_count(subject: str, found: Expanded, at: int, report: Report) -> None:
@@ -253,6 +283,10 @@ class _Shapes:
         """The same for the keywords of a JSON Schema definition."""
         return self._check("definition", node, "topShape", _outline(node, "required"))
 
+    def of_catalog(self, subject: str, node: Object) -> frozenset[str]:
+        """The same for what stands in an `x-catalog`."""
+        return self._check(subject, node, "catalogShape", _outline(node, "where"))
+
     def settings(self, root: Object) -> dict[str, Any]:
         """The values of `x-pcdc`; none where it is absent or has mistakes."""
         member = root.members.get(SETTINGS)
@@ -281,8 +315,8 @@ class _Shapes:
         key, *inner = error.absolute_path
         wrong = node.members[str(key)].value
         for index in inner:
-            assert isinstance(wrong, Array)
-            wrong = wrong.items[int(index)]
+            assert isinstance(wrong, Array | Object)
+            wrong = wrong.members[str(index)].value if isinstance(wrong, Object) else wrong.items[int(index)]
         assert not isinstance(wrong, Unread)
         rule = str(error.validator)
         fact = f"{'an item of ' if inner else ''}`{key}` is {_told(wrong, rule)}"
@@ -310,6 +344,7 @@ def _validator(part: str) -> Draft202012Validator:
 _KINDS = {
     "array": "an array",
     "boolean": "true or false",
+    "null": "null",
     "number": "a number",
     "object": "an object",
     "string": "text",

@@ -35,12 +35,24 @@ _WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
 _LOOKALIKE_WORDS = {"True": "true", "False": "false", "None": "null", "undefined": "null"}
 
 
-def read_json(report: Report) -> Node | None:
+_SMALLEST = {"definition": '{"field": {"type": "boolean"}}', "catalog": '["yes", "no"]'}
+
+
+def read_json(report: Report, kind: str = "definition") -> Node | None:
     """The source's JSON value, or None after a syntax error. Repeated keys are reported, the first stands."""
     try:
-        return _Reader(report).document()
+        return _Reader(report).document(kind)
     except _Refused as refused:
-        report.add(refused.code, refused.at, "definition", refused.fact, refused.limit, refused.help)
+        report.add(refused.code, refused.at, kind, refused.fact, refused.limit, refused.help)
+        return None
+
+
+def read_json_lines(report: Report) -> list[Node] | None:
+    """The values of a catalog with one a line, or None after the first syntax error."""
+    try:
+        return _Reader(report).lines()
+    except _Refused as refused:
+        report.add(refused.code, refused.at, "catalog", refused.fact, refused.limit, refused.help)
         return None
 
 
@@ -59,15 +71,30 @@ class _Reader:
         self.at = 0
         self.values = 0
 
-    def document(self) -> Node:
+    def document(self, kind: str) -> Node:
         self.blanks()
         if self.at == len(self.text):
-            self.refuse("is empty", help='the smallest definition is {"field": {"type": "boolean"}}')
+            self.refuse("is empty", help=f"the smallest {kind} is {_SMALLEST[kind]}")
         value = self.value(1)
         self.blanks()
         if self.at < len(self.text):
-            self.refuse(f"goes on with {self.next()} after its end", help="a definition is one JSON value")
+            self.refuse(f"goes on with {self.next()} after its end", help=f"a {kind} is one JSON value")
         return value
+
+    def lines(self) -> list[Node]:
+        values, help = list[Node](), "a line holds one whole JSON value"
+        for start, end in self.report.source.line_spans():
+            self.at = start
+            self.blanks()
+            if self.at >= end:
+                self.refuse("has a blank line", start, "remove it; every line is an entry")
+            values.append(self.value(1))
+            if self.at > end:
+                self.refuse("has a value of more than one line", start, help)
+            self.blanks()
+            if self.at < end:
+                self.refuse(f"goes on with {self.next()} after the value", help=help)
+        return values
 
     def refuse(self, fact: str, at: int | None = None, help: str = "") -> NoReturn:
         raise _Refused("PCDC105", self.at if at is None else at, fact, "", help)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -65,7 +66,7 @@ class CatalogUse:
     path: Path | None
     source: str
     changes: str | None = None
-    url: str = field(default="", repr=False)
+    url: str = dataclasses.field(default="", repr=False)
 
 
 @dataclass(frozen=True)

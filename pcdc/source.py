@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -77,12 +77,29 @@ class Unread:
 Node: TypeAlias = Scalar | Array | Object | Unread
 
 
+def kind_of(node: Scalar | Array | Object) -> str:
+    """A node's kind in words."""
+    if isinstance(node, Object):
+        return "an object"
+    if isinstance(node, Array):
+        return "an array"
+    if isinstance(node.value, str):
+        return "text"
+    if node.value is None:
+        return "null"
+    return "a boolean" if isinstance(node.value, bool) else "a number"
+
+
 @dataclass(frozen=True)
 class SchemaSource:
-    """A definition's text. Offsets (`at`) count characters of `text`; NOWHERE has no location."""
+    """A definition's or catalog's text. Offsets (`at`) count characters of it; NOWHERE has no location.
+
+    Of `rows` from a database each is a line of the text.
+    """
 
     path: str
     text: str
+    rows: bool = False
 
     @cached_property
     def _starts(self) -> list[int]:
@@ -93,7 +110,16 @@ class SchemaSource:
         if at == NOWHERE:
             return None
         line = bisect_right(self._starts, at)
-        return Location(self.path, line, at - self._starts[line - 1] + 1)
+        return Location(self.path, line, 0 if self.rows else at - self._starts[line - 1] + 1)
+
+    def line_spans(self) -> Iterator[tuple[int, int]]:
+        """Where each line starts and ends, without its break; a break at the end of the text ends a line."""
+        start = 0
+        for match in _LINE_BREAK.finditer(self.text):
+            yield start, match.start()
+            start = match.end()
+        if start < len(self.text):
+            yield start, len(self.text)
 
     def excerpt(self, at: int) -> str:
         """The line of an offset with a caret below it, cut to what surrounds the offset."""
@@ -130,9 +156,13 @@ class Report:
         place, excerpt = self.source.locate(at), self.source.excerpt(at)
         self.diagnostics.append(finding(code, place, subject, fact, limit, help, excerpt))
 
+    def of(self, source: SchemaSource | None) -> Report:
+        """For places in another source, such as a catalog; collects into the same list."""
+        return self if source is None else Report(source, self.diagnostics)
 
-def read_source(path: Path) -> tuple[SchemaSource | None, list[Diagnostic]]:
-    """The text of a definition file, without a byte order mark."""
+
+def read_source(path: Path, kind: str = "definition") -> tuple[SchemaSource | None, list[Diagnostic]]:
+    """The text of a definition or catalog, without a byte order mark."""
     name = str(path)
 
     def refuse(
@@ -150,15 +180,13 @@ def read_source(path: Path) -> tuple[SchemaSource | None, list[Diagnostic]]:
         fact = f"cannot be read ({getattr(error, 'strerror', None) or error})"
         return None, refuse("PCDC101", fact, "", "check the path and its permissions")
     if len(data) > MAX_FILE_BYTES:
-        help = "a field has at most 255 choices; split large lists before they reach a definition"
+        help = "a field has at most 255 choices; split large lists before they reach a " + kind
         return None, refuse("PCDC102", "is too large", f"at most {MAX_FILE_BYTES} bytes", help)
     if data.startswith(OPENING):
         help = "run it with `pcdc run`, or build the definition that it was compiled from"
         return None, refuse("PCDC105", "is an artifact", "definitions are JSON", help)
     if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data[:4]:
-        return None, refuse(
-            "PCDC104", "is UTF-16 or UTF-32", "definitions are UTF-8", "save the file as UTF-8"
-        )
+        return None, refuse("PCDC104", "is UTF-16 or UTF-32", f"{kind}s are UTF-8", "save the file as UTF-8")
     try:
         return SchemaSource(name, data.decode("utf-8").removeprefix("\ufeff")), []
     except UnicodeDecodeError as error:
@@ -168,7 +196,7 @@ def read_source(path: Path) -> tuple[SchemaSource | None, list[Diagnostic]]:
         column = len(before[line_start:].decode("utf-8").removeprefix("\ufeff")) + 1
         line = before.count(b"\n") + 1
         help = "save the file as UTF-8"
-        return None, refuse("PCDC104", fact, "definitions are UTF-8", help, line, column)
+        return None, refuse("PCDC104", fact, f"{kind}s are UTF-8", help, line, column)
 
 
 def from_python(value: object, report: Report) -> Node:

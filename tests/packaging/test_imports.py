@@ -16,7 +16,13 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = {"pcdc": ROOT / "pcdc", "pcdc_runtime": ROOT / "runtime" / "pcdc_runtime"}
 WITHOUT_MLX = ("artifact", "errors", "result", "models", "tokenizer")
-ONLY_IN = {"transformers": "prompt", "jsonschema": "parse", "watchdog": "watch", "typer": "cli"}
+ONLY_IN = {
+    "transformers": "prompt",
+    "jsonschema": "parse",
+    "sqlalchemy": "sql",
+    "watchdog": "events",
+    "typer": "cli",
+}
 
 
 @dataclass(frozen=True)
@@ -113,6 +119,7 @@ def test_the_modules_that_the_rules_name_exist(module):
         ("pcdc", "emit", "import transformers"),
         ("pcdc", "build", "from jsonschema import validate"),
         ("pcdc", "cli", "import watchdog"),
+        ("pcdc", "catalog", "def f():\n    from sqlalchemy import create_engine"),
         ("pcdc", "build", "from typer import echo"),
         ("pcdc", "emit", "def f():\n    import mlx.core"),
         ("pcdc", "prompt", "from mlx_lm.utils import load"),
@@ -135,7 +142,7 @@ def test_a_planted_import_is_reported(tmp_path, package, module, source):
         ("pcdc_runtime", "plan", "from . import artifact\nfrom .errors import PcdcError"),
         ("pcdc", "emit", "import pcdc_runtime.artifact\nfrom pcdc_runtime.errors import PcdcError"),
         ("pcdc", "prompt", "import transformers"),
-        ("pcdc", "watch", "from watchdog.events import FileSystemEvent"),
+        ("pcdc", "events", "from watchdog.events import FileSystemEvent"),
     ],
 )
 def test_an_import_the_rules_allow_is_not_reported(tmp_path, package, module, source):

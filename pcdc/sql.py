@@ -1,0 +1,213 @@
+"""Rows of a database: one query in a read-only transaction that is rolled back, within a time limit.
+
+Anything that SQLAlchemy has a driver for. PostgreSQL and SQLite are told to refuse writes; nowhere is
+anything committed. Passwords come from the environment and stay out of every message.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, quote_plus
+
+from pcdc_runtime.rules import MAX_CHOICES
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL, Connection
+
+TIMEOUT = 10
+ROWS = MAX_CHOICES + 1
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+# Where a port stands. Elsewhere a variable is put in after the URL is taken apart, and needs no escapes.
+_PORT = re.compile(r"(?<=:)\$\{([A-Za-z_][A-Za-z0-9_]*)\}(?=[/?]|$)")
+_PASSWORD = re.compile(r"(://[^:/@]*):.*@")
+_SECRET_NAME = r"[^?&=]*(?:pass|pwd|secret|token|key)[^?&=]*"
+_SECRET_OPTION = re.compile(rf"([?&]{_SECRET_NAME}=)[^&]*", re.IGNORECASE)
+_CONNECT_SECONDS = {
+    "pysqlite": "timeout",
+    "psycopg": "connect_timeout",
+    "psycopg2": "connect_timeout",
+    "pymysql": "connect_timeout",
+}
+_MESSAGE = 300
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a query gave: at most ROWS rows, and how many there were."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    total: int
+
+
+class Unreadable(Exception):
+    """Why a database gave no rows, as parts of a diagnostic; `down` where it gives none to any query."""
+
+    def __init__(self, code: str, fact: str, limit: str = "", help: str = "", *, down: bool = False) -> None:
+        super().__init__(code, fact, limit, help)
+        self.code, self.fact, self.limit, self.help, self.down = code, fact, limit, help, down
+
+
+def shown(url: str) -> str:
+    """A database URL as it may be shown: variables by name, and no password that stands in it."""
+    return _SECRET_OPTION.sub(r"\1***", _PASSWORD.sub(r"\1:***@", url))
+
+
+def ask(url: str, query: str, folder: Path) -> Answer:
+    """The rows of a query, in the order in which they are returned. Raises Unreadable.
+
+    `${NAME}` in the URL is the environment's; the path of an SQLite file is relative to `folder`.
+    """
+    try:
+        import sqlalchemy.exc
+    except ImportError:
+        fact, help = "needs SQLAlchemy, which is not installed", "pip install 'pcdc[sql]'"
+        raise Unreadable("PCDC404", fact, "", help) from None
+    target, secrets = _target(url, folder)
+    deadline, connected = time.monotonic() + TIMEOUT, threading.Event()
+    try:
+        return _within(TIMEOUT, lambda: _fetch(target, query, deadline, connected))
+    except Unreadable:
+        raise
+    except sqlalchemy.exc.NoSuchModuleError:
+        fact = f"is of the kind {target.drivername!r}, which SQLAlchemy does not know"
+        raise Unreadable("PCDC230", fact, "", "such as sqlite, postgresql or mysql") from None
+    except ImportError as error:
+        fact = f"needs the driver {error.name or target.drivername}, which is not installed"
+        raise Unreadable("PCDC404", fact, "", "install it, or name another one: postgresql+psycopg") from None
+    except Exception as error:
+        # Drivers raise what they like; whatever it is, this database gives no rows now.
+        reason = getattr(error, "orig", None) or error
+        told = _redacted(" ".join(str(reason).split()), secrets)[:_MESSAGE] or type(reason).__name__
+        help = "check that it is up and that the query runs there"
+        raise Unreadable(
+            "PCDC110", f"cannot be read ({told})", "", help, down=not connected.is_set()
+        ) from None
+
+
+def _target(url: str, folder: Path) -> tuple[URL, frozenset[str]]:
+    """The URL to connect to, and every text that must not be shown."""
+    from sqlalchemy import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    whole = _VARIABLE.fullmatch(url)
+    text = _PORT.sub(_variable, _variable(whole) if whole else url)
+    try:
+        given = make_url(text)
+    except (ArgumentError, ValueError):
+        limit = "such as sqlite:///ops.db or postgresql://user:${PASSWORD}@host/name"
+        raise Unreadable("PCDC230", "is no URL of a database", limit) from None
+    options = {key: _expanded(value) for key, value in given.query.items()}
+    target = given.set(
+        username=_expanded(given.username),
+        password=_expanded(given.password),
+        host=_expanded(given.host),
+        database=_expanded(given.database),
+        query=options,
+    )
+    hidden = [str(target.password or ""), text if whole else ""]
+    hidden += [str(value) for key, value in options.items() if re.fullmatch(_SECRET_NAME, key, re.IGNORECASE)]
+    secrets = frozenset(
+        form for value in hidden if value for form in (value, quote(value), quote_plus(value))
+    )
+    if target.get_backend_name() == "sqlite" and target.database not in (None, "", ":memory:"):
+        target = _read_only_file(target, folder)
+    return target, secrets
+
+
+def _read_only_file(target: URL, folder: Path) -> URL:
+    name = str(target.database)
+    if name.startswith("file:"):
+        return target
+    path = (folder / name).absolute()
+    if not path.is_file():
+        fact = "is no file" if path.exists() else "does not exist"
+        help = "the path is relative to the definition; sqlite:////path has an absolute one"
+        raise Unreadable("PCDC110", f"cannot be read ({fact})", "", help)
+    uri = f"file:{quote(str(path))}"
+    return target.set(database=uri, query={**target.query, "mode": "ro", "uri": "true"})
+
+
+def _variable(match: re.Match[str]) -> str:
+    name = match.group(1)
+    value = os.environ.get(name)
+    if value is None:
+        fact, help = f"needs the environment variable {name}, which is not set", f"export {name}=..."
+        raise Unreadable("PCDC111", fact, "", help)
+    return value
+
+
+def _expanded(part: Any) -> Any:
+    if isinstance(part, tuple):
+        return tuple(map(_expanded, part))
+    return None if part is None else _VARIABLE.sub(_variable, str(part))
+
+
+def _redacted(text: str, secrets: frozenset[str]) -> str:
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, "***")
+    return text
+
+
+def _within(seconds: float, work: Callable[[], Answer]) -> Answer:
+    """What `work` gives, from a thread that is left behind where it takes too long: no driver can be trusted
+    to come back from a network that swallows packets."""
+    done: list[Answer | Exception] = []
+
+    def run() -> None:
+        try:
+            done.append(work())
+        except Exception as error:
+            done.append(error)
+
+    thread = threading.Thread(target=run, name="pcdc-sql", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    outcome = done[0] if done else None
+    if outcome is None:
+        fact, limit = "did not answer in time", f"a query has {seconds:g} seconds, connecting included"
+        raise Unreadable(
+            "PCDC110", fact, limit, "make the query faster, or write its rows to a file", down=True
+        )
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
+def _fetch(target: URL, query: str, deadline: float, connected: threading.Event) -> Answer:
+    from sqlalchemy import create_engine
+    from sqlalchemy.pool import NullPool
+
+    option = _CONNECT_SECONDS.get(target.get_driver_name())
+    arguments = {option: TIMEOUT} if option and option not in target.query else {}
+    engine = create_engine(target, poolclass=NullPool, connect_args=arguments)
+    with engine.connect() as connection:
+        connected.set()
+        _refuse_writes(connection, deadline)
+        # Without parameters a driver leaves `%` and `:` in the query alone.
+        options = {"no_parameters": True, "stream_results": True, "max_row_buffer": ROWS}
+        result = connection.exec_driver_sql(query, execution_options=options)
+        if not result.returns_rows:
+            raise Unreadable("PCDC110", "cannot be read (the query gives no rows)", "", "write a `select`")
+        rows = [tuple(row) for row in result.fetchmany(ROWS)]
+        rest = sum(len(part) for part in result.partitions(ROWS)) if len(rows) == ROWS else 0
+        return Answer(tuple(result.keys()), tuple(rows), len(rows) + rest)
+
+
+def _refuse_writes(connection: Connection, deadline: float) -> None:
+    kind = connection.dialect.name
+    if kind == "postgresql":
+        connection.execution_options(postgresql_readonly=True)
+        connection.exec_driver_sql(f"set local statement_timeout = {TIMEOUT * 1000}")
+    elif kind == "sqlite":
+        raw: Any = connection.connection.driver_connection
+        raw.set_progress_handler(lambda: time.monotonic() > deadline, 10_000)
+        connection.exec_driver_sql("pragma query_only = on")
