@@ -8,15 +8,18 @@ if TYPE_CHECKING:
     from .api import compile, run_parallel_generation
     from .diagnostics import Diagnostic, SchemaError
     from .schema import FieldDefinition, StructuredSchema
+    from .watching import ChangeSet, watch
 
 __version__ = "0.1.0"
 __all__ = [
+    "ChangeSet",
     "Diagnostic",
     "FieldDefinition",
     "SchemaError",
     "StructuredSchema",
     "compile",
     "run_parallel_generation",
+    "watch",
 ]
 
 # Where each public name lives. Loaded on first use, so that importing pcdc costs next to nothing.
@@ -27,6 +30,8 @@ _HOMES = {
     "SchemaError": "diagnostics",
     "FieldDefinition": "schema",
     "StructuredSchema": "schema",
+    "ChangeSet": "watching",
+    "watch": "watching",
 }
 
 

@@ -83,10 +83,15 @@ def exit_code(diagnostics: Sequence[Diagnostic]) -> int:
     return max((1 if rule.in_content else 2 for rule in errors), default=0)
 
 
-def finish(diagnostics: Sequence[Diagnostic]) -> None:
-    """Print diagnostics to stderr and leave with their exit code."""
+def tell(diagnostics: Sequence[Diagnostic]) -> None:
+    """Print diagnostics to stderr."""
     if diagnostics:
         typer.echo(render_text(diagnostics, color=sys.stderr.isatty()).rstrip("\n"), err=True)
+
+
+def finish(diagnostics: Sequence[Diagnostic]) -> None:
+    """Print diagnostics to stderr and leave with their exit code."""
+    tell(diagnostics)
     if code := exit_code(diagnostics):
         raise typer.Exit(code)
 
@@ -148,6 +153,41 @@ def build(
             for change in target.changes:
                 typer.echo(f"        - {change}")
     finish(report.diagnostics)
+
+
+@app.command()
+def watch(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATHS...", help="Schema files, or folders of them.")
+    ],
+    model: Annotated[
+        list[str] | None, typer.Option("--model", "-m", help="Alias, hub id or local folder; repeatable.")
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where artifacts are written.")] = Path("build"),
+    poll: Annotated[
+        float | None,
+        typer.Option(
+            "--poll", min=0.05, metavar="SECONDS", help="Compare contents so often instead of using events."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print each event as one JSON object.")] = False,
+) -> None:
+    """Build schemas whenever they or their catalogs change, until interrupted.
+
+    Examples:
+
+        pcdc watch schemas/
+
+        pcdc watch support.json --model qwen2.5-1.5b --json | jq .changed
+    """
+    from pcdc_runtime.models import DEFAULT
+
+    from .watching import watch as changes
+
+    with changes(paths, model or [DEFAULT], out, poll=poll) as events:
+        for change in events:
+            tell(change.diagnostics)
+            typer.echo(json.dumps(change.to_dict()) if as_json else str(change))
 
 
 @app.command()
