@@ -55,7 +55,7 @@ class Catalog:
         """For those who wait for changes; the field has no name here."""
         changes = self.text("changes") or None
         if self.path is None:
-            return CatalogUse("", None, sql.shown(self.source), changes, self.source)
+            return CatalogUse("", None, sql.shown(self.source), changes, self.source, self.text("query"))
         return CatalogUse("", self.path, str(self.path))
 
 

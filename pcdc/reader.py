@@ -28,6 +28,7 @@ _BLANKS = re.compile(r"[ \t\n\r]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _NUMBER_REST = re.compile(r"[-+.0-9A-Za-z_]+")
 _WORD = re.compile(r"-?[A-Za-z_$][A-Za-z0-9_$]*")
+_SIMPLE = re.compile(r'"([^"\\\x00-\x1f]*)"')
 _PLAIN = re.compile(r'[^"\\\x00-\x1f]*')
 _HEX = re.compile(r"[0-9a-fA-F]{4}")
 _ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
@@ -112,7 +113,8 @@ class _Reader:
 
     def blanks(self) -> str:
         """Skip blanks; gives the character after them."""
-        first = self.peek()
+        at = self.at
+        first = self.text[at : at + 1]
         if first > " ":
             return first
         match = _BLANKS.match(self.text, self.at)
@@ -242,6 +244,10 @@ class _Reader:
         self.refuse(f"has {self.next()} {where}", help=help)
 
     def string(self) -> str:
+        simple = _SIMPLE.match(self.text, self.at)
+        if simple:
+            self.at = simple.end()
+            return simple.group(1)
         start, parts = self.at, list[str]()
         self.at += 1
         while True:

@@ -59,7 +59,7 @@ class CatalogUse:
     """Where a field's choices come from: the file at `path`, or a database where that is None.
 
     `source` is for people and never holds a password. `url` is the database as declared, variables not
-    expanded; `changes` is a cheap query whose answer changes when the rows do.
+    expanded, and `query` what it is asked; `changes` is a cheap query whose answer changes when the rows do.
     """
 
     field: str
@@ -67,6 +67,7 @@ class CatalogUse:
     source: str
     changes: str | None = None
     url: str = dataclasses.field(default="", repr=False)
+    query: str = ""
 
 
 @dataclass(frozen=True)

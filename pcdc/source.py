@@ -26,6 +26,13 @@ MAX_DIGITS = 1000
 NOWHERE = -1
 
 _EXCERPT = 96
+_MAX_URL = 1000
+# A password in a URL between quotes; a variable that stands for one may be seen.
+_PASSWORD = re.compile(
+    r"""://[^\s":/@]*:(?!\$\{\w+\}@)((?:[^"\\]|\\.){0,500})(?=@)"""
+    r"""|[?&][^\s"=&]*(?:pass|pwd|secret|token|key)[^\s"=&]*=(?!\$\{\w+\}[&"])([^"&]{0,500})(?=[&"])""",
+    re.IGNORECASE,
+)
 _LINE_BREAK = re.compile(r"\r\n|\n|\r")
 
 
@@ -132,9 +139,21 @@ class SchemaSource:
             end -= 1
         first = max(start, min(at - _EXCERPT // 2, end - _EXCERPT))
         last = min(end, first + _EXCERPT)
-        before = ("…" if first > start else "") + visible(self.text[first:at])
-        after = visible(self.text[at:last]) + ("…" if last < end else "")
+        around = max(start, first - _MAX_URL), min(end, last + _MAX_URL)
+        line = _without_passwords(self.text[slice(*around)])
+        before = ("…" if first > start else "") + visible(line[first - around[0] : at - around[0]])
+        after = visible(line[at - around[0] : last - around[0]]) + ("…" if last < end else "")
         return f"{number:5} | {before}{after}\n      | {' ' * _width(before)}^"
+
+
+def _without_passwords(line: str) -> str:
+    """A line with asterisks for every character of a password in it, so that places stay."""
+
+    def hide(match: re.Match[str]) -> str:
+        password = match[match.lastindex or 0]
+        return match[0][: -len(password) or None] + "*" * len(password)
+
+    return _PASSWORD.sub(hide, line)
 
 
 def _width(text: str) -> int:

@@ -27,7 +27,7 @@ ROWS = MAX_CHOICES + 1
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 # Where a port stands. Elsewhere a variable is put in after the URL is taken apart, and needs no escapes.
 _PORT = re.compile(r"(?<=:)\$\{([A-Za-z_][A-Za-z0-9_]*)\}(?=[/?]|$)")
-_PASSWORD = re.compile(r"(://[^:/@]*):.*@")
+_PASSWORD = re.compile(r"(://[^:/@]*:)(?!\$\{\w+\}@).*@")
 _SECRET_NAME = r"[^?&=]*(?:pass|pwd|secret|token|key)[^?&=]*"
 _SECRET_OPTION = re.compile(rf"([?&]{_SECRET_NAME}=)[^&]*", re.IGNORECASE)
 _CONNECT_SECONDS = {
@@ -58,7 +58,7 @@ class Unreadable(Exception):
 
 def shown(url: str) -> str:
     """A database URL as it may be shown: variables by name, and no password that stands in it."""
-    return _SECRET_OPTION.sub(r"\1***", _PASSWORD.sub(r"\1:***@", url))
+    return _SECRET_OPTION.sub(r"\1***", _PASSWORD.sub(r"\1***@", url))
 
 
 def ask(url: str, query: str, folder: Path) -> Answer:
@@ -82,11 +82,15 @@ def ask(url: str, query: str, folder: Path) -> Answer:
         raise Unreadable("PCDC230", fact, "", "such as sqlite, postgresql or mysql") from None
     except ImportError as error:
         fact = f"needs the driver {error.name or target.drivername}, which is not installed"
-        raise Unreadable("PCDC404", fact, "", "install it, or name another one: postgresql+psycopg") from None
+        raise Unreadable(
+            "PCDC404", fact, "", "install it, or name another one in the URL: postgresql+psycopg://"
+        ) from None
     except Exception as error:
         # Drivers raise what they like; whatever it is, this database gives no rows now.
         reason = getattr(error, "orig", None) or error
-        told = _redacted(" ".join(str(reason).split()), secrets)[:_MESSAGE] or type(reason).__name__
+        # What PostgreSQL says in full holds the name of a cursor, another one each time.
+        text = getattr(getattr(reason, "diag", None), "message_primary", None) or str(reason)
+        told = _redacted(" ".join(text.split()), secrets)[:_MESSAGE] or type(reason).__name__
         help = "check that it is up and that the query runs there"
         raise Unreadable(
             "PCDC110", f"cannot be read ({told})", "", help, down=not connected.is_set()

@@ -6,6 +6,7 @@ import csv
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from pcdc_runtime.artifact import Value
 from pcdc_runtime.rules import MAX_CHOICES
@@ -118,7 +119,7 @@ def _lines(source: SchemaSource) -> Table:
 def _cells(source: SchemaSource, delimiter: str, columns: Columns) -> Table:
     table, text = Table(source), source.text
     starts = [start for start, _ in source.line_spans()]
-    lines = (text[start:end] for start, end in zip(starts, [*starts[1:], len(text)], strict=True))
+    lines = (text[start:end] for start, end in pairwise([*starts, len(text)]))
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     header, value, description, wanted = list[str](), -1, -1, list[tuple[int, str]]()
     while True:
@@ -131,9 +132,11 @@ def _cells(source: SchemaSource, delimiter: str, columns: Columns) -> Table:
             help = "quote a cell that holds a quote, a line break or the separator, and double its quotes"
             table.add(Problem("PCDC109", starts[line], f"is not readable ({error})", "", help))
             break
-        if line == 0:
+        if line == 0 and row:
             header = row
             value, description, wanted = _positions(header, columns)
+        elif not header:
+            break
         elif len(row) != len(header):
             table.add(_ragged(row, header, starts[line]))
         elif all(row[position] == text for position, text in wanted):
@@ -142,7 +145,7 @@ def _cells(source: SchemaSource, delimiter: str, columns: Columns) -> Table:
             )
             table.add(Row(row[value], at, "" if description < 0 else row[description]))
     if not header:
-        table.add(Problem("PCDC109", 0, "is empty", "the first line names the columns"))
+        table.add(Problem("PCDC109", 0, "is empty", "the first row names the columns"))
     return table
 
 
@@ -166,7 +169,7 @@ def _positions(header: list[str], columns: Columns) -> tuple[int, int, list[tupl
 def _ragged(row: list[str], header: list[str], at: int) -> Problem:
     if not row:
         return Problem("PCDC109", at, "is a blank line", "every line is a row", "remove it")
-    fact, limit = f"has {len(row)} cells", f"the first line names {len(header)} columns"
+    fact, limit = f"has {len(row)} cells", f"the first row names {len(header)} columns"
     return Problem("PCDC109", at, fact, limit, "put quotes around a cell that holds the separator")
 
 

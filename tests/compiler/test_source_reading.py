@@ -7,7 +7,7 @@ import codecs
 import pytest
 
 from pcdc.parse import parse_file
-from pcdc.source import MAX_FILE_BYTES
+from pcdc.source import MAX_FILE_BYTES, SchemaSource
 
 DEFINITION = (
     '{\n  "mood": {\n    "choices": ["开心", "难过", "普通"],\n    "description": "Which mood?"\n  }\n}\n'
@@ -103,3 +103,22 @@ def test_the_name_is_the_stem_unless_one_is_given(tmp_path):
     path.write_bytes(PLAIN)
     assert parse_file(path)[0].name == "triage.v2"
     assert parse_file(path, "other")[0].name == "other"
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ('"postgresql://u:p/w@x@host:1/d"', '"postgresql://u:*****@host:1/d"'),
+        ('"mysql://u@h/d?Password=pw&x=1"', '"mysql://u@h/d?Password=**&x=1"'),
+        (r'"x://u:p\"w@h", "b@c"', '"x://u:****@h", "b@c"'),
+        ('"postgresql://u:${PW}@h/d?token=${T}"', '"postgresql://u:${PW}@h/d?token=${T}"'),
+        ('"see http://host:80/x?a=1&b=2"', '"see http://host:80/x?a=1&b=2"'),
+    ],
+)
+def test_an_excerpt_never_shows_a_password(line, shown):
+    text = "{\n" + line + "\n}"
+    source = SchemaSource("s.json", text)
+    for at in range(2, 2 + len(line)):
+        first, caret = source.excerpt(at).splitlines()
+        assert first == f"    2 | {shown}"
+        assert len(caret) == len("    2 | ") + at - 1
