@@ -5,10 +5,12 @@ python tests/saving.py PATTERN FILE < CONTENT
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import shutil
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -70,6 +72,15 @@ def remove(path: Path, content: bytes) -> None:
         os.fsync(file.fileno())
 
 
+def chunks(path: Path, content: bytes) -> None:
+    """Truncate, then write in 50 parts with pauses, as a slow export does."""
+    size = -(-len(content) // 50)
+    with path.open("wb", buffering=0) as file:
+        for at in range(0, len(content), size):
+            time.sleep(0.002)
+            file.write(content[at : at + size])
+
+
 PATTERNS: dict[str, Callable[[Path, bytes], None]] = {
     "in_place": in_place,
     "replace": replace,
@@ -80,4 +91,7 @@ PATTERNS: dict[str, Callable[[Path, bytes], None]] = {
 }
 
 if __name__ == "__main__":
-    PATTERNS[sys.argv[1]](Path(sys.argv[2]), sys.stdin.buffer.read())
+    for line in sys.stdin:
+        name, file, text = json.loads(line)
+        (chunks if name == "chunks" else PATTERNS[name])(Path(file), text.encode())
+        print(time.monotonic(), flush=True)

@@ -53,6 +53,13 @@ def start(schemas, tmp_path):
         watched.close()
 
 
+def save_elsewhere(pattern, path, content):
+    """Save a file from another process."""
+    command = [sys.executable, str(ROOT / "tests" / "saving.py")]
+    line = json.dumps([pattern, str(path), content.decode()])
+    subprocess.run(command, input=line, text=True, stdout=subprocess.DEVNULL, check=True)
+
+
 def other_is_built(watched, schemas):
     """A change that must be the next event: whatever came before it was no change."""
     path = schemas / "other.json"
@@ -78,8 +85,7 @@ def test_every_save_of_every_editor_is_one_rebuild_of_what_depends_on_it(start, 
         mount(path, definition("A", "B"))
     watched = start()
     for label in ("C", "D", "E"):
-        command = [sys.executable, str(ROOT / "tests" / "saving.py"), pattern, str(path)]
-        subprocess.run(command, input=definition("A", label), check=True)
+        save_elsewhere(pattern, path, definition("A", label))
         (event,) = watched.next()
         assert (event.event, event.changed, built([event])) == ("change", (str(path),), ["support"])
         assert choices(tmp_path / "out" / "support.smollm2.pcdc") == ["A", label]
