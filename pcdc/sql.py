@@ -130,7 +130,8 @@ def _target(url: str, folder: Path) -> tuple[URL, frozenset[str]]:
 def _read_only_file(target: URL, folder: Path) -> URL:
     name = str(target.database)
     if name.startswith("file:"):
-        return target
+        fact, help = "has an SQLite URI", "write the path itself: sqlite:///ops.db"
+        raise Unreadable("PCDC230", fact, "a file is opened for reading in any case", help)
     path = (folder / name).absolute()
     if not path.is_file():
         fact = "is no file" if path.exists() else "does not exist"

@@ -63,7 +63,12 @@ def as_user(*command: object) -> None:
     # Not captured through a pipe: the server keeps it open after `pg_ctl` is done.
     with tempfile.TemporaryFile() as output:
         done = subprocess.run(
-            [*prefix, *map(str, command)], stdout=output, stderr=output, stdin=subprocess.DEVNULL, check=False
+            [*prefix, *map(str, command)],
+            stdout=output,
+            stderr=output,
+            stdin=subprocess.DEVNULL,
+            cwd="/",
+            check=False,
         )
         output.seek(0)
         assert done.returncode == 0, output.read().decode()

@@ -133,6 +133,25 @@ def test_report_42_a_catalog_that_is_broken_or_gone_keeps_the_artifact(
     assert artifact.read_bytes() == before
 
 
+def test_report_57_one_broken_catalog_hides_nothing_and_the_worst_code_counts(folder, command):
+    """Field report 57."""
+    (folder / "gone.json").write_text(field("gone.txt"))
+    (folder / "twice.json").write_text(field("twice.txt"))
+    (folder / "twice.txt").write_text("a\nb\na\n")
+    done = command("--format", "json")
+    found = json.loads(done.stdout)
+    assert {Path(t["source"]).stem: t["outcome"] for t in found["targets"]} == {
+        "department": "built",
+        "gone": "failed",
+        "other": "built",
+        "twice": "failed",
+    }
+    assert sorted(d["code"] for d in found["diagnostics"]) == ["PCDC101", "PCDC219"]
+    assert (done.exit_code, done.stderr) == (2, "")
+    (folder / "gone.json").unlink()
+    assert command().exit_code == 1
+
+
 def field(source):
     return json.dumps({"f": {"description": "?", "x-catalog": {"source": source}}})
 

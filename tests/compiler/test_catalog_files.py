@@ -154,6 +154,8 @@ def test_only_line_breaks_end_a_line(parsed, breaker):
         ({"source": "t.json"}, '["a", "b"', "PCDC105", (1, 10), "where a comma"),
         ({"source": "t.json"}, '["a", {"value": "b", "value": "c"}]', "PCDC106", (1, 22), "declared on line"),
         ({"source": "t.json"}, "", "PCDC105", (1, 1), "is empty"),
+        ({"source": "t.json"}, "[" * 5000, "PCDC107", (1, 65), "nested too deep"),
+        ({"source": "t.jsonl"}, '"a"\n' + '{"a":' * 5000, "PCDC107", (2, 321), "nested too deep"),
         ({"source": "t.jsonl"}, '"a"\n"b" "c"\n', "PCDC105", (2, 5), "goes on with"),
         ({"source": "t.jsonl"}, '"a"\n\n"b"\n', "PCDC105", (2, 1), "blank line"),
         ({"source": "t.jsonl"}, '"a"\n{"value":\n"b"}\n', "PCDC105", (2, 1), "more than one line"),

@@ -339,6 +339,25 @@ def test_what_is_no_sqlite_file_is_told_and_never_made(tmp_path, name):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["goods.json", "pipe.db", "text.db"]
 
 
+def test_an_sqlite_uri_is_refused_because_its_path_is_nowhere(tmp_path):
+    found = finding(catalog(tmp_path, "sqlite:///file:ops.db?mode=rwc&uri=true"))
+    assert (found.code, "sqlite:///ops.db" in found.help) == ("PCDC230", True)
+    assert [p.name for p in tmp_path.iterdir()] == ["goods.json"]
+
+
+def test_fields_that_ask_the_same_are_answered_by_one_query(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        sql, "ask", lambda *call: asked.append(call) or sql.Answer(("c",), (("a",), ("b",)), 2)
+    )
+    same = {"description": "?", "x-catalog": {"source": SQLite.url, "query": QUERY}}
+    other = {"description": "?", "x-catalog": {"source": SQLite.url, "query": f"{QUERY} desc"}}
+    path = tmp_path / "goods.json"
+    path.write_text(json.dumps({"a": same, "b": same, "c": other}), encoding="utf-8")
+    assert [c.label for f in parse_file(path)[0].fields for c in f.choices] == ["a", "b"] * 3
+    assert asked == [(SQLite.url, QUERY, tmp_path), (SQLite.url, f"{QUERY} desc", tmp_path)]
+
+
 def test_without_sqlalchemy_the_extra_is_named(tmp_path):
     path = catalog(tmp_path, "sqlite:///ops.db")
     program = (
