@@ -99,10 +99,13 @@ _CONTENT_ERRORS = (
     ("PCDC230", "catalog declared wrongly"),
     ("PCDC231", "catalog has no such column"),
     ("PCDC232", "catalog value is not text"),
+    ("PCDC233", "text too long"),
+    ("PCDC234", "too many choices in all"),
     ("PCDC303", "name or choice spells a control token"),
     ("PCDC304", "two choices with the same tokens"),
     ("PCDC305", "choice changed by the tokenizer"),
     ("PCDC306", "field too large for one tree pass"),
+    ("PCDC307", "schema longer than the model's window"),
 )
 # The call is wrong, or a file or a model that it names.
 _CALL_ERRORS = (
@@ -111,11 +114,11 @@ _CALL_ERRORS = (
     ("PCDC111", "environment variable not set"),
     ("PCDC229", "field not compiled yet"),
     ("PCDC301", "template not supported"),
-    ("PCDC302", "tokenizer not supported"),
     ("PCDC308", "model without a chat template"),
     ("PCDC611", "artifact cannot be written"),
     ("PCDC612", "no definition to build"),
     ("PCDC710", "input not readable"),
+    ("PCDC711", "output not writable"),
 )
 _WARNINGS = (
     ("PCDC251", "field without a description"),
@@ -124,6 +127,8 @@ _WARNINGS = (
     ("PCDC254", "catalog without an order"),
     ("PCDC610", "damaged artifact replaced"),
     ("PCDC613", "build log cannot be written"),
+    ("PCDC615", "artifact of another schema replaced"),
+    ("PCDC616", "artifact left under its earlier name"),
     ("PCDC614", "no file system events"),
 )
 

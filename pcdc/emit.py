@@ -25,7 +25,8 @@ def compile_schema(schema: Schema, target: Target) -> tuple[Artifact | None, lis
         return None, problems
     tail = np.concatenate([tokenized.prompt.cut.tail, np.array(tokenized.opening, dtype=np.int32)])
     forest = grow_forest(tokenized, int(tail[-1]), target.vocabulary)
-    problems = _too_large(schema, forest.nodes)
+    fixed = len(tokenized.prompt.cut.head) + len(tail)
+    problems = [*_too_large(schema, forest.nodes), *_too_long(fixed, forest.nodes, target)]
     if problems:
         return None, problems
     return (
@@ -63,6 +64,22 @@ def _too_large(schema: Schema, nodes: Nodes) -> list[Diagnostic]:
         )
         for field, count in zip(schema.fields, counts.tolist(), strict=True)
         if count > MAX_FIELD_NODES
+    ]
+
+
+def _too_long(fixed: int, nodes: Nodes, target: Target) -> list[Diagnostic]:
+    whole = fixed + int(nodes.depth.max())
+    if target.window is None or whole <= target.window:
+        return []
+    return [
+        finding(
+            "PCDC307",
+            None,
+            "schema",
+            f"makes a prompt of {fixed} tokens before any text is in it, {whole} with the deepest path",
+            f"the window of {target.model} is {target.window} tokens",
+            "split the schema in two, shorten its descriptions, or use a model with a longer window",
+        )
     ]
 
 

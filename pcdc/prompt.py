@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from pcdc_runtime.artifact import PromptCut
+from pcdc_runtime.errors import TokenizerError
 from pcdc_runtime.models import ModelFiles
 from pcdc_runtime.tokenizer import common_prefix, encode_text, fingerprint, load_tokenizer
 from tokenizers import Tokenizer
 
 from .diagnostics import Diagnostic, finding
 from .schema import Field, Schema
+from .template import CPU_SECONDS, Rendering, RunawayTemplateError, render
 from .vocabulary import Vocabulary
 
 PROMPT_VERSION = "1"
@@ -30,8 +31,12 @@ MAX_WHOLE_ANSWERS = 16
 
 _TASK = "\ue0a0\ue0a1\ue0a2"
 _CONTEXT = "\ue0b0\ue0b1\ue0b2"
-_PINNED_DATE = "26 Jul 2024"
-_PIN_CLOCK = "{%- macro strftime_now(format) -%}" + _PINNED_DATE + "{%- endmacro -%}"
+_ANSWER = "\ue0c0\ue0c1"
+# Ordinary text that any rewriting of what is put into a template would change.
+_SAMPLES = {
+    _TASK: 'Sort "Alpha" & <beta>: it\'s 5 > 4.\n\n{"isUrgent": true}\n- ÉCOLE\\straße',
+    _CONTEXT: 'Dear Team,\n\n  "A&B" <b>can\'t</b> log in\\out.\tUrgent',
+}
 
 CUT_PROBES = (
     "a", "Zebra", "7", " x", "\nx", "\n\n", "", '"', "<", "{", "\u00e9", "\u5f00", "\U0001f44d", "-", ".",
@@ -74,7 +79,8 @@ def _question(field: Field) -> str:
 def _instructions(schema: Schema) -> str:
     task = schema.instructions or "Classify the text."
     rule = "Answer one question as JSON, with exactly one of its listed values."
-    return "\n\n".join([f"{task}\n{rule}", *map(_question, schema.fields)])
+    # Templates trim a message; what would be trimmed is never in it.
+    return "\n\n".join([f"{task}\n{rule}", *map(_question, schema.fields)]).strip()
 
 
 DEFAULT_LAYOUT = Layout(
@@ -86,7 +92,10 @@ DEFAULT_LAYOUT = Layout(
 
 @dataclass(frozen=True)
 class Target:
-    """A model as the compiler sees it: tokenizer, template cut at its control tokens, vocabulary."""
+    """A model as the compiler sees it: tokenizer, template cut at its control tokens, vocabulary.
+
+    `window` is its longest prompt in tokens, None where its configuration does not say.
+    """
 
     model: str
     tokenizer: Tokenizer
@@ -94,6 +103,7 @@ class Target:
     template_digest: str
     vocabulary: Vocabulary
     frame: Frame
+    window: int | None = None
 
 
 @dataclass(frozen=True)
@@ -159,8 +169,13 @@ def load_target(files: ModelFiles, layout: Layout = DEFAULT_LAYOUT) -> tuple[Tar
     tokenizer = load_tokenizer(files.folder)
     special_tokens = dict(files.special_tokens())
     try:
-        frame = _frame(tokenizer, template, special_tokens, layout)
-        _prove(tokenizer, template, special_tokens, frame)
+        rendered = _rendered(template, special_tokens, layout)
+        frame = _frame(tokenizer, rendered, layout)
+        _prove(tokenizer, rendered, frame)
+    except TokenizerError as error:
+        return None, [
+            _unsupported(files.name, f"has a {error.subject} that {error.fact}", error.code, error.help)
+        ]
     except _TemplateError as error:
         return None, [_unsupported(files.name, str(error))]
     return (
@@ -171,6 +186,7 @@ def load_target(files: ModelFiles, layout: Layout = DEFAULT_LAYOUT) -> tuple[Tar
             template_digest=template_digest(template, special_tokens),
             vocabulary=Vocabulary(tokenizer),
             frame=frame,
+            window=files.window(),
         ),
         [],
     )
@@ -192,67 +208,65 @@ def _unsupported(model: str, fact: str, code: str = "PCDC301", help: str = "") -
     )
 
 
-def _render(template: str, special_tokens: dict[str, str], messages: list[dict[str, str]]) -> str:
-    # transformers advises to install PyTorch on every import; only its templates are wanted here.
-    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
-    from transformers.utils import chat_template_utils
-
-    # Its annotation says text, it gives texts and index lists.
-    render: Any = chat_template_utils.render_jinja_template
-    rendered, _ = render(
-        conversations=[messages],
-        chat_template=_PIN_CLOCK + template,
-        add_generation_prompt=True,
-        enable_thinking=False,
-        **special_tokens,
-    )
-    text: str = rendered[0]
-    return text
-
-
-def _messages(layout: Layout, system_role: bool) -> list[dict[str, str]]:
-    user = layout.before + _CONTEXT + layout.after
+def _messages(system_role: bool, texts: Mapping[str, str], layout: Layout) -> list[dict[str, str]]:
+    task = texts[_TASK]
+    user = layout.before + texts[_CONTEXT] + layout.after
     if system_role:
-        return [{"role": "system", "content": _TASK}, {"role": "user", "content": user}]
-    return [{"role": "user", "content": f"{_TASK}\n\n{user}"}]
+        return [{"role": "system", "content": task}, {"role": "user", "content": user}]
+    return [{"role": "user", "content": f"{task}\n\n{user}"}]
 
 
-def _rendering(
-    template: str, special_tokens: dict[str, str], layout: Layout
-) -> tuple[str, list[dict[str, str]]]:
-    """The template's text with both sentinels in it, with a system turn where it has one."""
-    problem = ""
+@dataclass(frozen=True)
+class _Rendered:
+    """A template's text with both sentinels in it, and what it writes between its prompt and an answer."""
+
+    text: str
+    lead: str
+
+
+def _rendered(template: str, special_tokens: dict[str, str], layout: Layout) -> _Rendered:
+    """Render with a system turn where the template has one. Raises _TemplateError."""
+    conversations: list[list[dict[str, str]]] = []
     for system_role in (True, False):
-        messages = _messages(layout, system_role)
-        try:
-            text = _render(template, special_tokens, messages)
-        except Exception as error:
-            # A template is a program of the model's author: it may raise anything, often on purpose.
-            problem = f"its chat template fails ({str(error) or type(error).__name__})"
+        asked = _messages(system_role, {_TASK: _TASK, _CONTEXT: _CONTEXT}, layout)
+        answered = [*asked, {"role": "assistant", "content": _ANSWER}]
+        conversations += [asked, answered, _messages(system_role, _SAMPLES, layout)]
+    try:
+        renderings = render(template, special_tokens, conversations)
+    except RunawayTemplateError:
+        raise _TemplateError(f"its chat template does not finish within {CPU_SECONDS} seconds") from None
+    problem = ""
+    for asked_text, answered_text, sample in (renderings[:3], renderings[3:]):
+        if asked_text.fault:
+            problem = f"its chat template fails ({asked_text.fault})"
             continue
+        text = asked_text.text
         if text.count(_TASK) == 1 and text.count(_CONTEXT) == 1:
-            return text, messages
+            if sample.text != text.replace(_TASK, _SAMPLES[_TASK]).replace(_CONTEXT, _SAMPLES[_CONTEXT]):
+                raise _TemplateError("its chat template rewrites what is put into it")
+            return _Rendered(text, _answer_lead(text, answered_text))
         problem = "its chat template does not show each message exactly once"
     raise _TemplateError(problem)
 
 
-def _answer_lead(
-    template: str, special_tokens: dict[str, str], messages: list[dict[str, str]], text: str
-) -> str:
+def _answer_lead(text: str, answered: Rendering) -> str:
     """What the template writes between its generation prompt and an answer, " " for some families."""
-    answer = "\ue0c0\ue0c1"
-    try:
-        whole = _render(template, special_tokens, [*messages, {"role": "assistant", "content": answer}])
-    except Exception:
-        return ""
-    start, stop = len(text), whole.find(answer)
-    gap = whole[start:stop] if whole.startswith(text) and stop >= start else ""
+    start, stop = len(text), answered.text.find(_ANSWER)
+    gap = answered.text[start:stop] if answered.text.startswith(text) and stop >= start else ""
     return gap if not gap.strip() else ""
 
 
-def _frame(tokenizer: Tokenizer, template: str, special_tokens: dict[str, str], layout: Layout) -> Frame:
-    text, messages = _rendering(template, special_tokens, layout)
-    encoding = tokenizer.encode(text, add_special_tokens=False)
+def _encoded(tokenizer: Tokenizer, text: str) -> Any:
+    try:
+        return tokenizer.encode(text, add_special_tokens=False)
+    except Exception as error:
+        # The library raises nothing narrower.
+        raise TokenizerError("tokenizer", f"cannot encode the prompt ({error})") from error
+
+
+def _frame(tokenizer: Tokenizer, rendered: _Rendered, layout: Layout) -> Frame:
+    text = rendered.text
+    encoding = _encoded(tokenizer, text)
     control = set(tokenizer.get_added_tokens_decoder())
     pieces: list[str | int] = []
     at = 0
@@ -261,9 +275,17 @@ def _frame(tokenizer: Tokenizer, template: str, special_tokens: dict[str, str], 
             pieces += [text[at:start], index]
             at = stop
     pieces = [p for p in [*pieces, text[at:]] if p != ""]
-    context_at = next(i for i, p in enumerate(pieces) if isinstance(p, str) and _CONTEXT in p)
+    shown = [i for i, p in enumerate(pieces) if isinstance(p, str) and _CONTEXT in p]
+    if not shown or not any(isinstance(p, str) and _TASK in p for p in pieces):
+        raise TokenizerError(
+            "tokenizer",
+            "takes ordinary characters for a control token",
+            "every character must survive tokenization",
+            "use a tokenizer with byte fallback",
+        )
+    context_at = shown[0]
     joined = context_at == len(pieces) - 1
-    lead = _answer_lead(template, special_tokens, messages, text)
+    lead = rendered.lead
     if not joined and isinstance(pieces[-1], str):
         lead = str(pieces.pop()) + lead
     return Frame(tuple(pieces), context_at, lead, joined, layout)
@@ -305,14 +327,14 @@ def _encode_pieces(tokenizer: Tokenizer, pieces: Sequence[str | int]) -> list[in
     return ids
 
 
-def _prove(tokenizer: Tokenizer, template: str, special_tokens: dict[str, str], frame: Frame) -> None:
+def _prove(tokenizer: Tokenizer, rendered: _Rendered, frame: Frame) -> None:
     """Head + segment + tail + answer line must equal a one-shot encoding for every probe context.
 
     Raises _TemplateError.
     """
     instructions = 'Answer each question.\n\n"urgent": Is it urgent?\n- true\n- false'
     line = '{"urgent": "yes"'
-    text, _ = _rendering(template, special_tokens, frame.layout)
+    text = rendered.text
     prompt = _fill(tokenizer, frame, instructions)
     cut = prompt.cut
     static = cut.head[: len(cut.head) - cut.shared].tolist()
@@ -322,10 +344,8 @@ def _prove(tokenizer: Tokenizer, template: str, special_tokens: dict[str, str], 
         raise _TemplateError("the opening of an answer merges with the prompt before it") from None
     lead = frame.lead if frame.joined else _after_rendering(text, frame)
     for context in PROOF_PROBES:
-        whole: Any = tokenizer.encode(
-            text.replace(_TASK, instructions).replace(_CONTEXT, context) + lead + line,
-            add_special_tokens=False,
-        )
+        filled = text.replace(_TASK, instructions).replace(_CONTEXT, context)
+        whole = _encoded(tokenizer, filled + lead + line)
         piece = encode_text(tokenizer, cut.pre + context + cut.post)
         parts = static + piece + cut.tail[cut.tail_overlap :].tolist() + answer
         if piece[: cut.shared] != cut.head[len(cut.head) - cut.shared :].tolist() or parts != whole.ids:

@@ -59,7 +59,14 @@ def bind(artifact: Artifact, model: LoadedModel, node_budget: int) -> Bound:
             f"the logits of {model.name} end at {width - 1}",
             f"recompile with `pcdc build --model {model.name}`",
         )
-    check_window(model, len(artifact.prompt.head) + len(artifact.prompt.tail), 0)
+    fixed, window = len(artifact.prompt.head) + len(artifact.prompt.tail), model.language.window
+    if window is not None and fixed > window:
+        raise ContextTooLongError(
+            f"artifact {artifact.name}",
+            f"has a prompt of {fixed} tokens before any text is in it",
+            f"the window of {model.name} is {window} tokens",
+            "split the schema in two, or run a model with a longer window",
+        )
     return Bound(artifact, lru_cache(PLANS_KEPT)(partial(_plans, artifact, node_budget)))
 
 

@@ -56,6 +56,13 @@ class ModelNotSupportedError(PcdcError):
     title = "model not supported"
 
 
+class TokenizerError(PcdcError):
+    """A tokenizer does not encode some text, or not exactly."""
+
+    code = "PCDC302"
+    title = "tokenizer not supported"
+
+
 class ExtraMissingError(PcdcError):
     """An optional dependency that this call needs is not installed."""
 

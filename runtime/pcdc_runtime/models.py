@@ -79,6 +79,14 @@ class ModelFiles:
                 return found
         return ""
 
+    def window(self) -> int | None:
+        """The longest prompt in tokens that the model's configuration states, None where it states none."""
+        config = _read_json(self.folder / "config.json")
+        inner = config.get("text_config")
+        places = [config, inner] if isinstance(inner, dict) else [config]
+        found = next((w for c in places if (w := c.get("max_position_embeddings")) is not None), None)
+        return found if isinstance(found, int) else None
+
     def special_tokens(self) -> Mapping[str, str]:
         """Token texts that templates refer to, as `bos_token`; what the model does not set is absent."""
         declared = _read_json(self.folder / "special_tokens_map.json")

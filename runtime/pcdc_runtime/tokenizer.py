@@ -18,7 +18,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from .artifact import Artifact, Ints, PromptCut
-from .errors import ContextNotTextError, FingerprintMismatchError, ModelNotFoundError
+from .errors import ContextNotTextError, FingerprintMismatchError, ModelNotFoundError, TokenizerError
 
 FINGERPRINTED = ("normalizer", "pre_tokenizer", "model", "added_tokens", "decoder")
 PROBE_TEXTS = (
@@ -56,7 +56,7 @@ def fingerprint(tokenizer: Tokenizer) -> str:
 def encode_text(tokenizer: Tokenizer, text: str) -> list[int]:
     """Ids of `text` as ordinary text: spellings of control tokens in it stay plain characters.
 
-    Raises ContextNotTextError for lone surrogates.
+    Raises ContextNotTextError for lone surrogates, TokenizerError for text that has no tokens.
     """
     try:
         text.encode()
@@ -67,11 +67,20 @@ def encode_text(tokenizer: Tokenizer, text: str) -> list[int]:
             "text must be valid Unicode",
             "decode the input with errors='replace' before passing it on",
         ) from None
-    if tokenizer.normalizer is not None:
-        text = tokenizer.normalizer.normalize_str(text)
-    pre: Any = tokenizer.pre_tokenizer
-    pieces = [text] if pre is None else [piece for piece, _ in pre.pre_tokenize_str(text)]
-    return [token.id for piece in pieces for token in tokenizer.model.tokenize(piece)]
+    try:
+        if tokenizer.normalizer is not None:
+            text = tokenizer.normalizer.normalize_str(text)
+        pre: Any = tokenizer.pre_tokenizer
+        pieces = [text] if pre is None else [piece for piece, _ in pre.pre_tokenize_str(text)]
+        return [token.id for piece in pieces for token in tokenizer.model.tokenize(piece)]
+    except Exception as error:
+        # The library raises nothing narrower.
+        raise TokenizerError(
+            "tokenizer",
+            f"cannot encode a text ({error})",
+            "every character must have tokens",
+            "use a model whose tokenizer has byte fallback",
+        ) from error
 
 
 def probe_encodings(tokenizer: Tokenizer) -> tuple[tuple[str, tuple[int, ...]], ...]:

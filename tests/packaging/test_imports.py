@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCES = {"pcdc": ROOT / "pcdc", "pcdc_runtime": ROOT / "runtime" / "pcdc_runtime"}
 WITHOUT_MLX = ("artifact", "errors", "result", "models", "tokenizer")
 ONLY_IN = {
-    "transformers": "prompt",
+    "transformers": "template",
     "jsonschema": "parse",
     "sqlalchemy": "sql",
     "watchdog": "events",
@@ -141,7 +141,7 @@ def test_a_planted_import_is_reported(tmp_path, package, module, source):
         ),
         ("pcdc_runtime", "plan", "from . import artifact\nfrom .errors import PcdcError"),
         ("pcdc", "emit", "import pcdc_runtime.artifact\nfrom pcdc_runtime.errors import PcdcError"),
-        ("pcdc", "prompt", "import transformers"),
+        ("pcdc", "template", "import transformers"),
         ("pcdc", "events", "from watchdog.events import FileSystemEvent"),
     ],
 )
