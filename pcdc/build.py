@@ -124,7 +124,11 @@ def find_sources(paths: Sequence[Path], out: Path) -> tuple[list[Source], list[D
     sources: dict[Path, Source] = {}
     findings = []
     for path in paths:
-        if path.is_dir():
+        fault = _fault(path)
+        if fault:
+            found = []
+            findings.append(finding("PCDC612", None, str(path), fault, help="check the path"))
+        elif path.is_dir():
             below = [p for _, files in source_folders(path, out) for p in files]
             found = [Source(p, p.relative_to(path).with_suffix("")) for p in below]
             if not found:
@@ -133,33 +137,45 @@ def find_sources(paths: Sequence[Path], out: Path) -> tuple[list[Source], list[D
                         "PCDC612", None, str(path), "has no schema below it", help="put a .json schema there"
                     )
                 )
-        elif path.exists():
-            found = [Source(path, PurePath(path.stem))]
         else:
-            found = []
-            findings.append(finding("PCDC612", None, str(path), "does not exist", help="check the path"))
+            found = [Source(path, PurePath(path.stem))]
         for source in found:
-            sources.setdefault(source.path.resolve(), source)
+            sources.setdefault(real(source.path), source)
     return _definitions(sources), findings
+
+
+def real(path: Path) -> Path:
+    """Where a path leads; a loop of links, and what can be no path, lead to themselves."""
+    # `Path.resolve` raises an error for both.
+    return path if "\0" in str(path) else Path(os.path.realpath(path))
+
+
+def _fault(path: Path) -> str:
+    """Why nothing can be found at a path, if that is so."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return "does not exist"
+    except (OSError, ValueError) as error:
+        return f"cannot be read ({getattr(error, 'strerror', None) or error})"
+    return ""
 
 
 def _definitions(sources: Mapping[Path, Source]) -> list[Source]:
     """Without the files that others name as their catalog, unless they name catalogs themselves."""
     uses = {place: catalogs_of(source.path) for place, source in sources.items()}
-    named = {use.path.resolve() for found in uses.values() for use in found if use.path is not None}
+    named = {real(use.path) for found in uses.values() for use in found if use.path is not None}
     return [source for place, source in sources.items() if place not in named or uses[place]]
 
 
 def source_folders(top: Path, out: Path) -> Iterator[tuple[Path, list[Path]]]:
     """The folders at and below `top` that may hold definitions, each with those in it."""
-    outputs = out.resolve()
+    outputs = real(out)
     for folder, below, files in os.walk(top):
         below[:] = sorted(
             name
             for name in below
-            if name not in NOT_SOURCES
-            and not name.startswith(".")
-            and Path(folder, name).resolve() != outputs
+            if name not in NOT_SOURCES and not name.startswith(".") and real(Path(folder, name)) != outputs
         )
         names = (name for name in sorted(files) if name.endswith(".json") and not name.startswith("."))
         yield Path(folder), [Path(folder, name) for name in names]

@@ -30,6 +30,7 @@ from watchdog.events import (
 from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver, ObservedWatch
 
+from .build import real
 from .diagnostics import Diagnostic, finding
 
 MAX_STEPS = 256
@@ -68,17 +69,16 @@ NOWHERE = Places(frozenset(), {}, frozenset())
 
 def places(files: Iterable[Path], folders: Iterable[Path]) -> Places:
     """The places of `files`, which need not exist, and of `folders`, in which any definition counts."""
-    names = set[Path]()
-    open_folders = frozenset(Path(os.path.realpath(folder)) for folder in folders)
-    watched = dict.fromkeys(open_folders, True)
-    for file in files:
-        passed, links = _way_to(file)
+    names, watched, open_folders = set[Path](), dict[Path, bool](), set[Path]()
+    ways = [(_way_to(file), False) for file in files] + [(_way_to(folder), True) for folder in folders]
+    for (passed, links), is_folder in ways:
         names.update(passed)
-        last = passed[-1].parent
+        last = passed[-1] if is_folder else passed[-1].parent
         watched[last] = True
+        open_folders |= {last} if is_folder else set()
         for name in (last, *links):
             watched.setdefault(name.parent, False)
-    return Places(frozenset(names), watched, open_folders)
+    return Places(frozenset(names), watched, frozenset(open_folders))
 
 
 def _way_to(file: Path) -> tuple[list[Path], list[Path]]:
@@ -95,7 +95,7 @@ def _way_to(file: Path) -> tuple[list[Path], list[Path]]:
         passed.append(here)
         try:
             target = here.readlink()
-        except OSError:
+        except (OSError, ValueError):
             if not os.path.lexists(here):
                 break
             at = here
@@ -139,7 +139,7 @@ class Wakeups(FileSystemEventHandler):
     def is_open(self, path: Path) -> bool:
         """Whether a writer was seen at work on a file and not seen closing it."""
         with self._condition:
-            return bool(self._written) and Path(os.path.realpath(path)) in self._written
+            return bool(self._written) and real(path) in self._written
 
     def follow(self, wanted: Places) -> bool:
         """Watch these places and no others; whether some are new, so that it is time to look again.

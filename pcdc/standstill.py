@@ -24,11 +24,14 @@ class Look:
 def look(path: Path) -> Look:
     """Read a file. Equal looks before and after another reader mean that it read this content."""
     try:
+        # A pipe has no content that could be compared, and opening it would wait for a writer.
+        if not path.is_file():
+            return Look("", ())
         with path.open("rb") as file:
             found = os.fstat(file.fileno())
             stamp = found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
             return Look(hashlib.file_digest(file, "sha256").hexdigest(), stamp)
-    except OSError:
+    except (OSError, ValueError):
         return Look("", ())
 
 

@@ -83,9 +83,9 @@ class Uses:
         try:
             found = sql.ask(question.url, question.query, question.folder)
             answer = hashlib.sha256(repr(found).encode("utf-8", "surrogatepass")).hexdigest()
-        except sql.Unreadable as error:
-            # The build that follows says why.
-            answer = error.code
+        except Exception as error:
+            # Whatever it is, the build that follows says why.
+            answer = getattr(error, "code", type(error).__name__)
         with self._lock:
             changed = self._answers.get(question) != answer
             self._answers[question] = answer

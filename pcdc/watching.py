@@ -20,7 +20,7 @@ from typing import Any, Literal, Self
 
 from pcdc_runtime import models
 
-from .build import BuildReport, TargetResult, build, find_sources, source_folders
+from .build import BuildReport, TargetResult, build, find_sources, real, source_folders
 from .diagnostics import Diagnostic, render_json, visible
 from .events import Wakeups, places
 from .standstill import OPEN, SETTLE, Look, Standstill, look
@@ -161,7 +161,8 @@ class Watch(Iterator[ChangeSet]):
         now = time.monotonic()
         due: dict[Path, _Due] = {}
         slow: list[Kept] = []
-        waits = [self._wakeups.poll or RECHECK, self._uses.ask(sources, now)]
+        pending: list[float] = []
+        soonest = min(self._wakeups.poll or RECHECK, self._uses.ask(sources, now))
         for source, files in (dict.fromkeys(self._records, ()) | sources).items():
             record = self._records.setdefault(source, _Record(source))
             looks = {file: look(file) for file in (source, *files)}
@@ -174,24 +175,26 @@ class Watch(Iterator[ChangeSet]):
             if left <= 0 and answers is not None:
                 due[source] = _Due(content, looks, source in sources)
                 continue
-            waits.append(left if left > 0 else RECHECK)
+            pending.append(left if left > 0 else soonest)
             if record.is_slow(now):
                 why = "still being written" if left > 0 else "its database has not answered yet"
                 slow += [Kept(what, why) for what in record.known()]
-        started, self._started = self._started, self._started or bool(due or slow) or len(waits) == 2
-        if due or slow or self._started != started:
-            return self._round("change" if started else "start", due, slow), 0.0
-        return None, min(waits)
+        # At the start, all are waited for, but not for ever.
+        if not (due or slow) if self._started else (pending and not slow):
+            return None, min([soonest, *pending])
+        event: Event = "change" if self._started else "start"
+        self._started = True
+        return self._round(event, due, slow), 0.0
 
     def _survey(self) -> dict[Path, tuple[Path, ...]]:
         """All sources with their catalog files; what can change any of them is watched from now on."""
         while True:
             sources = {s.path: self._uses.files(s.path) for s in find_sources(self._paths, self._out)[0]}
             # While a definition cannot be read, its catalogs look like definitions themselves.
-            catalogs = {path.resolve() for files in sources.values() for path in files}
-            sources = {path: f for path, f in sources.items() if f or path.resolve() not in catalogs}
-            files = [*self._paths, *self._records, *sources, *chain(*sources.values())]
-            folders = [folder for top in self._paths for folder, _ in source_folders(top, self._out)]
+            catalogs = {real(path) for files in sources.values() for path in files}
+            sources = {path: f for path, f in sources.items() if f or real(path) not in catalogs}
+            folders = {folder for top in self._paths for folder, _ in source_folders(top, self._out)}
+            files = {*self._paths, *self._records, *sources, *chain(*sources.values())} - folders
             if not self._wakeups.follow(places(files, folders)):
                 return sources
 
@@ -203,39 +206,37 @@ class Watch(Iterator[ChangeSet]):
     def _round(self, event: Event, due: dict[Path, _Due], slow: list[Kept]) -> ChangeSet | None:
         """Build what is due; a source that changes meanwhile stays due."""
         start = time.perf_counter()
-        report = BuildReport((), ())
-        if event == "start" or any(state.is_listed for state in due.values()):
-            report = build(
-                self._paths, self._models, self._out, ready=lambda path: path in due and due[path].holds()
-            )
-        kept = [*slow]
+        listed = [source for source, state in due.items() if state.is_listed]
+        report = self._build(due) if listed or event == "start" else BuildReport((), ())
+        ms = (time.perf_counter() - start) * 1000
         changed: dict[str, None] = {}
-        retried = True
+        before, kept = set(self._told), [*slow]
         for source, state in due.items():
             record = self._records[source]
             targets = [t for t in report.targets if t.source == str(source)]
-            if targets or not state.is_listed:
-                retried &= record.content == state.content
-                changed |= dict.fromkeys(record.differences(state.content))
-                kept += record.settle(state.content, targets, report.diagnostics)
-        if due and retried and event == "change":
-            event = "retry"
-        told = self._news(report.diagnostics, changed)
+            if targets or not state.is_listed or state.holds():
+                differences = record.differences(state.content)
+                changed |= dict.fromkeys(differences)
+                before |= set() if differences else record.told
+                kept += record.settle(state, targets, report.diagnostics)
+        news = tuple(d for d in self._trouble(report) if d not in before)
+        if listed or event == "start":
+            self._told = frozenset(d for d in self._trouble(report) if d.location is None)
         if event == "start":
-            changed.clear()
-        elif not (changed or slow or told or any(t.outcome == "built" for t in report.targets)):
+            return ChangeSet(event, (), report.targets, tuple(kept), news, ms)
+        if not (changed or slow or news or any(t.outcome == "built" for t in report.targets)):
             return None
-        ms = (time.perf_counter() - start) * 1000
-        return ChangeSet(event, tuple(changed), report.targets, tuple(kept), told, ms)
+        event = "change" if changed or slow else "retry"
+        return ChangeSet(event, tuple(changed), report.targets, tuple(kept), news, ms)
 
-    def _news(self, found: Sequence[Diagnostic], changed: Mapping[str, None]) -> tuple[Diagnostic, ...]:
-        """Those not told before. One with a place is told until its file changes, others while they last."""
-        if self._wakeups.trouble is not None:
-            found = [self._wakeups.trouble, *found]
-        before = {d for d in self._told if d.location is not None and d.location.path not in changed}
-        before |= {d for d in self._told if d.location is None and d in found}
-        self._told = frozenset(before) | frozenset(found)
-        return tuple(d for d in found if d not in before)
+    def _build(self, due: Mapping[Path, _Due]) -> BuildReport:
+        return build(
+            self._paths, self._models, self._out, ready=lambda path: path in due and due[path].holds()
+        )
+
+    def _trouble(self, report: BuildReport) -> list[Diagnostic]:
+        """What a build found, and why there are no events."""
+        return [*([self._wakeups.trouble] if self._wakeups.trouble else []), *report.diagnostics]
 
 
 @dataclass(frozen=True)
@@ -253,11 +254,12 @@ class _Due:
 
 @dataclass
 class _Record:
-    """What is known of a source: what it was last built from, and into what."""
+    """What is known of a source: what it was last built from, into what, and what was told then."""
 
     source: Path
     content: Content | None = None
     artifacts: tuple[str, ...] = ()
+    told: frozenset[Diagnostic] = frozenset()
     retry_at: float = inf
     pending_since: float | None = None
     told_slow: bool = False
@@ -283,14 +285,16 @@ class _Record:
         return [name for name in names if self.content.get(name) != content.get(name)]
 
     def settle(
-        self, content: Content, targets: Sequence[TargetResult], diagnostics: Sequence[Diagnostic]
+        self, state: _Due, targets: Sequence[TargetResult], diagnostics: Sequence[Diagnostic]
     ) -> list[Kept]:
         """Note what was made of the source; gives what stayed as it was."""
-        self.content, self.pending_since, self.told_slow = content, None, False
-        failed = [t for t in targets if t.outcome == "failed"]
-        curable = failed and any(d.code in RETRIED or d.code.startswith("PCDC4") for d in diagnostics)
+        self.content, self.told = state.content, frozenset(diagnostics)
+        self.pending_since, self.told_slow = None, False
+        curable = any(d.code in RETRIED or d.code.startswith("PCDC4") for d in diagnostics)
         self.retry_at = time.monotonic() + RECHECK if curable else inf
         if not targets:
-            return [Kept(what, f"{self.source} is gone") for what in self.artifacts]
+            why = "nothing could be built" if state.is_listed else f"{self.source} is gone"
+            return [Kept(what, why) for what in self.artifacts]
         self.artifacts = tuple(str(t.artifact) for t in targets if t.artifact.exists())
+        failed = [t for t in targets if t.outcome == "failed"]
         return [Kept(str(t.artifact), t.reason) for t in failed if str(t.artifact) in self.artifacts]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -326,6 +327,32 @@ def test_what_could_not_be_written_is_written_when_it_can_be(start, schemas, tmp
     (tmp_path / "out").unlink()
     (event,) = watched.next()
     assert (event.event, sorted(built([event]))) == ("retry", ["other", "support"])
+
+
+def test_a_model_that_goes_away_is_told_once_and_tried_again(start, schemas, tmp_path, monkeypatch):
+    monkeypatch.setattr(watching, "RECHECK", 0.3)
+    model = shutil.copytree(MODEL, tmp_path / "model")
+    watched = start(models=str(model))
+    model.rename(tmp_path / "away")
+    (schemas / "support.json").write_bytes(definition("A", "C"))
+    (gone,) = watched.next()
+    assert ([d.code for d in gone.diagnostics], gone.targets) == (["PCDC401"], ())
+    assert [k.reason for k in gone.kept] == ["nothing could be built"]
+    time.sleep(1)
+    assert len(watched.events) == 2
+    (tmp_path / "away").rename(model)
+    (back,) = watched.next()
+    assert (back.event, built([back]), back.diagnostics) == ("retry", ["support"], ())
+
+
+def test_the_same_mistake_is_told_again_after_it_was_mended(start, schemas):
+    watched = start()
+    for label in ("C", "D"):
+        (schemas / "support.json").write_bytes(definition("A", "A"))
+        (broken,) = watched.next()
+        assert [d.code for d in broken.diagnostics] == ["PCDC219"]
+        (schemas / "support.json").write_bytes(definition("A", label))
+        assert built(watched.next()) == ["support"]
 
 
 def test_every_model_of_a_source_is_built(start, schemas, tmp_path):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from families import family_folder
@@ -116,6 +118,21 @@ def test_a_catalog_that_is_not_there_yet_is_waited_for(start, schemas):
     assert {d.code for d in watched.first.diagnostics} == {"PCDC101"}
     (schemas / "later").mkdir()
     (schemas / "later" / "codes.txt").write_text("A\nB\n")
+    assert built(watched.next()) == ["one"]
+
+
+@pytest.mark.parametrize(
+    "source", ["a\0b.txt", "x" * 5000 + ".txt", "loop.txt", "pipe.txt", "three.json/x.txt"]
+)
+def test_a_catalog_that_no_file_can_be_is_survived(start, schemas, source):
+    (schemas / "loop.txt").symlink_to("loop.txt")
+    (schemas / "loop.json").symlink_to("loop.json")
+    os.mkfifo(schemas / "pipe.txt")
+    (schemas / "one.json").write_text(definition(source=source))
+    watched = start()
+    assert sorted(built([watched.first])) == ["three", "two"]
+    assert {Path(d.location.path).name for d in watched.first.diagnostics} == {"one.json", "loop.json"}
+    (schemas / "one.json").write_text(definition(source="catalogs/teams.csv", value="code"))
     assert built(watched.next()) == ["one"]
 
 

@@ -392,6 +392,12 @@ def test_a_process_cuts_a_models_template_once_until_the_model_changes(schemas, 
     assert len(calls) == 2
 
 
+@pytest.mark.parametrize("name", ["x" * 5000, "\0", "missing", "support.json/below"])
+def test_a_path_that_no_file_can_have_is_a_finding(schemas, out, name):
+    report = build([schemas / name, schemas], [MODEL], out)
+    assert (codes(report), outcomes(report)) == (["PCDC612"], ["built"])
+
+
 @pytest.mark.parametrize("answers", [[False], [True, False]])
 def test_a_source_that_is_not_ready_before_and_after_it_is_read_is_left_out(schemas, out, answers):
     write(schemas / "other.json", definition("only one"))
