@@ -7,18 +7,22 @@ call, a file, a model, an artifact; 130 interrupted.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 import typer.core
 from pcdc_runtime.errors import ContextNotTextError, PcdcError
 
 from . import __version__
-from .diagnostics import RULES, Diagnostic, SchemaError, from_error, render_json, render_text
+from .diagnostics import RULES, Diagnostic, SchemaError, from_error, render_json, render_text, visible
+
+INTERRUPTED = 130
 
 
 class Format(StrEnum):
@@ -44,7 +48,7 @@ class Commands(typer.core.TyperGroup):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             typer.echo("interrupted", err=True)
-            raise typer.Exit(130) from None
+            raise typer.Exit(INTERRUPTED) from None
         except (PcdcError, SchemaError) as error:
             if ctx.params.get("debug"):
                 raise
@@ -68,13 +72,37 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+
+def _path(given: str) -> Path:
+    # An empty path, such as an unset variable gives, would mean the current folder.
+    if not given:
+        raise typer.BadParameter("the path is empty")
+    return Path(given)
+
+
 Model = Annotated[str | None, typer.Option("--model", "-m", help="Alias, hub id or local mlx-lm folder.")]
 ArtifactPath = Annotated[Path, typer.Argument(metavar="ARTIFACT", help="A file that `pcdc build` wrote.")]
 
 
+MAX_CONTEXT_BYTES = 16 * 1024 * 1024
+
+
 def main() -> None:
     """The `pcdc` program."""
-    app(prog_name="pcdc")
+    try:
+        app(prog_name="pcdc")
+    except SystemExit as leaving:
+        if leaving.code == INTERRUPTED:
+            leave_at_once()
+        raise
+
+
+def leave_at_once() -> None:
+    """End an interrupted process without waiting for its threads: one may be busy loading a model."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
+    os._exit(INTERRUPTED)
 
 
 def exit_code(diagnostics: Sequence[Diagnostic]) -> int:
@@ -86,7 +114,7 @@ def exit_code(diagnostics: Sequence[Diagnostic]) -> int:
 def tell(diagnostics: Sequence[Diagnostic]) -> None:
     """Print diagnostics to stderr."""
     if diagnostics:
-        typer.echo(render_text(diagnostics, color=sys.stderr.isatty()).rstrip("\n"), err=True)
+        typer.echo(render_text(diagnostics, color=on_terminal(sys.stderr)).rstrip("\n"), err=True)
 
 
 def finish(diagnostics: Sequence[Diagnostic]) -> None:
@@ -96,14 +124,37 @@ def finish(diagnostics: Sequence[Diagnostic]) -> None:
         raise typer.Exit(code)
 
 
+def on_terminal(stream: TextIO | None) -> bool:
+    """Whether somebody looks at it; a closed stream is None."""
+    return stream is not None and stream.isatty()
+
+
+def put(text: str, end: str = "\n") -> None:
+    """Write to stdout, at once. Raises OutputError where it is closed or full, so that no result is lost."""
+    if sys.stdout is None:
+        raise OutputError("stdout", "is closed", help="leave it open, or send it to a file")
+    try:
+        typer.echo(text + end, nl=False)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        # Or the interpreter would try to write the rest once more when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise OutputError(
+            "stdout", f"cannot be written ({error.strerror})", help="make room, or send it elsewhere"
+        ) from None
+
+
 def print_json(data: object) -> None:
     """One JSON document on stdout."""
-    typer.echo(json.dumps(data, ensure_ascii=False, indent=2, allow_nan=False))
+    text = json.dumps(data, ensure_ascii=False, indent=2, allow_nan=False)
+    # What is no Unicode comes only from file names; this is how JSON spells it.
+    put(text.encode("utf-8", "backslashreplace").decode())
 
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"pcdc {__version__}")
+        put(f"pcdc {__version__}")
         raise typer.Exit
 
 
@@ -120,12 +171,14 @@ def common(
 @app.command()
 def build(
     paths: Annotated[
-        list[Path], typer.Argument(metavar="PATHS...", help="Schema files, or folders of them.")
+        list[Path], typer.Argument(parser=_path, metavar="PATHS...", help="Schema files, or folders of them.")
     ],
     model: Annotated[
         list[str] | None, typer.Option("--model", "-m", help="Alias, hub id or local folder; repeatable.")
     ] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where artifacts are written.")] = Path("build"),
+    out: Annotated[
+        Path, typer.Option("--out", "-o", parser=_path, metavar="PATH", help="Where artifacts are written.")
+    ] = Path("build"),
     explain: Annotated[bool, typer.Option("--explain", help="Say why each target was built or not.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Compile even where nothing changed.")] = False,
     format: Annotated[Format, typer.Option("--format", help="How results are printed.")] = Format.text,
@@ -147,23 +200,25 @@ def build(
         print_json(report.to_dict() | {"diagnostics": json.loads(render_json(report.diagnostics))})
         raise typer.Exit(exit_code(report.diagnostics))
     for target in report.targets:
-        typer.echo(f"{target.outcome:6}  {target.artifact}  {target.ms:.0f} ms")
+        put(f"{target.outcome:6}  {visible(str(target.artifact))}  {target.ms:.0f} ms")
         if explain:
-            typer.echo(f"        {target.source}: {target.reason}")
+            put(f"        {visible(target.source)}: {target.reason}")
             for change in target.changes:
-                typer.echo(f"        - {change}")
+                put(f"        - {change}")
     finish(report.diagnostics)
 
 
 @app.command()
 def watch(
     paths: Annotated[
-        list[Path], typer.Argument(metavar="PATHS...", help="Schema files, or folders of them.")
+        list[Path], typer.Argument(parser=_path, metavar="PATHS...", help="Schema files, or folders of them.")
     ],
     model: Annotated[
         list[str] | None, typer.Option("--model", "-m", help="Alias, hub id or local folder; repeatable.")
     ] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where artifacts are written.")] = Path("build"),
+    out: Annotated[
+        Path, typer.Option("--out", "-o", parser=_path, metavar="PATH", help="Where artifacts are written.")
+    ] = Path("build"),
     poll: Annotated[
         float | None,
         typer.Option(
@@ -187,7 +242,7 @@ def watch(
     with changes(paths, model or [DEFAULT], out, poll=poll) as events:
         for change in events:
             tell(change.diagnostics)
-            typer.echo(json.dumps(change.to_dict()) if as_json else str(change))
+            put(json.dumps(change.to_dict()) if as_json else str(change))
 
 
 @app.command()
@@ -207,7 +262,8 @@ def run(
         typer.Option("--temperature", help="The artifact's unless given; never changes an answer."),
     ] = None,
     fields: Annotated[
-        str | None, typer.Option("--fields", help="Only these, separated by commas; all unless given.")
+        list[str] | None,
+        typer.Option("--fields", help="Only these, separated by commas; repeatable; all unless given."),
     ] = None,
     model: Model = None,
 ) -> None:
@@ -221,8 +277,7 @@ def run(
     """
     if (context is None) == (text is None):
         raise typer.BadParameter("give either --context or --text")
-    wanted = None if fields is None else [name for part in fields.split(",") if (name := part.strip())]
-    if wanted == []:
+    if fields and not any(_split(part) for part in fields):
         raise typer.BadParameter("--fields names no field; name some, or leave it out for all")
     body = text if text is not None else read_context(str(context))
     from pcdc_runtime import load
@@ -230,7 +285,7 @@ def run(
     with load(artifact, model=model) as engine:
         result = engine.run(
             body,
-            fields=wanted,
+            fields=_wanted(fields, [field.name for field in engine.artifact.fields]) if fields else None,
             scoring=None if scoring is None else scoring.value,
             temperature=temperature,
         )
@@ -243,15 +298,33 @@ def run(
         return
     from .show import result_table
 
-    typer.echo(result_table(result, threshold, terminal=sys.stdout.isatty()), nl=False)
+    put(result_table(result, threshold, terminal=on_terminal(sys.stdout)), end="")
+
+
+def _split(part: str) -> list[str]:
+    return [name for piece in part.split(",") if (name := piece.strip())]
+
+
+def _wanted(given: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Each part as a field's whole name where it is one, else as names between commas."""
+    return [name for part in given for name in ([part] if part in names else _split(part))]
 
 
 def read_context(source: str) -> str:
-    """The text of a file, or of stdin for "-". Raises PcdcError."""
+    """The text of a file, or of stdin for "-", no more than MAX_CONTEXT_BYTES. Raises PcdcError."""
     try:
-        data = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
+        data = _read_bytes(source)
     except OSError as error:
         raise InputError(source, f"cannot be read ({error.strerror})", help="check the path") from None
+    except ValueError as error:
+        raise InputError(source, f"cannot be a path ({error})", help="check the path") from None
+    if len(data) > MAX_CONTEXT_BYTES:
+        raise InputError(
+            source,
+            "does not end within the limit",
+            f"a context has at most {MAX_CONTEXT_BYTES // 1024**2} MiB",
+            "give the part that answers the questions",
+        )
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -263,11 +336,28 @@ def read_context(source: str) -> str:
         ) from None
 
 
+def _read_bytes(source: str) -> bytes:
+    """One byte more than a context may have shows that there are too many."""
+    if source != "-":
+        with Path(source).open("rb") as file:
+            return file.read(MAX_CONTEXT_BYTES + 1)
+    if sys.stdin is None:
+        raise InputError("stdin", "is closed", help="pipe the text in, or name a file with --context")
+    return sys.stdin.buffer.read(MAX_CONTEXT_BYTES + 1)
+
+
 class InputError(PcdcError):
     """A file that the command line names cannot be read."""
 
     code = "PCDC710"
     title = "input not readable"
+
+
+class OutputError(PcdcError):
+    """Stdout takes no output."""
+
+    code = "PCDC711"
+    title = "output not writable"
 
 
 @app.command()
@@ -293,7 +383,7 @@ def inspect(
 
     loaded = read(artifact)
     if prompt:
-        typer.echo(loaded.prompt_text)
+        put(loaded.prompt_text)
         return
     spelled, note = token_bytes_of(loaded, model)
     if note:
@@ -304,7 +394,7 @@ def inspect(
         return
     from .show import artifact_picture
 
-    typer.echo(artifact_picture(view, terminal=sys.stdout.isatty()), nl=False)
+    put(artifact_picture(view, terminal=on_terminal(sys.stdout)), end="")
 
 
 @app.command()
@@ -325,7 +415,7 @@ def models(
         print_json([{"alias": alias, "source": source, "cached": cached} for alias, source, cached in rows])
         return
     cells = [[alias, source, "yes" if cached else "no"] for alias, source, cached in rows]
-    typer.echo(table(["alias", "source", "cached"], cells, terminal=sys.stdout.isatty()), nl=False)
+    put(table(["alias", "source", "cached"], cells, terminal=on_terminal(sys.stdout)), end="")
 
 
 @app.command()
@@ -349,6 +439,6 @@ def doctor(
         print_json([{"check": c.name, "value": c.value, "ok": c.ok} for c in checks])
     else:
         rows = [[c.name, c.value, "ok" if c.ok else "!"] for c in checks]
-        typer.echo(table(["check", "value", ""], rows, terminal=sys.stdout.isatty()), nl=False)
+        put(table(["check", "value", ""], rows, terminal=on_terminal(sys.stdout)), end="")
     if not all(c.ok for c in checks):
         raise typer.Exit(1)

@@ -8,4 +8,4 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT / 'runtime'}:{ROOT}"}
-PROGRAM = [sys.executable, "-c", "from pcdc.cli import main; main()"]
+PROGRAM = [sys.executable, "-c", "from pcdc.__main__ import main; main()"]

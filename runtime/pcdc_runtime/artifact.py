@@ -89,7 +89,7 @@ class CompiledField:
     candidates: tuple[Candidate, ...] = field(repr=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PromptCut:
     """How a prompt is put together from static ids and a request's text.
 
@@ -109,7 +109,7 @@ class PromptCut:
     probes: tuple[int, int]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Nodes:
     """The forest, one entry per node in every array."""
 
@@ -133,7 +133,7 @@ class Nodes:
         return tuple(reversed(ids))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Forms:
     """The surface forms, one entry per form in every array; `choice` counts over all fields."""
 
@@ -147,7 +147,7 @@ class Forms:
         return len(self.node)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class EndSets:
     """END set `k` is `ids[offset[k]:offset[k + 1]]`, sorted."""
 
@@ -161,9 +161,12 @@ class EndSets:
         return self.ids[self.offset[index] : self.offset[index + 1]]
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Artifact:
-    """Everything the runtime needs of one schema for one tokenizer, and nothing it must look up."""
+    """Everything the runtime needs of one schema for one tokenizer, and nothing it must look up.
+
+    Two of the same digest are equal.
+    """
 
     name: str
     model: str
@@ -184,6 +187,12 @@ class Artifact:
     def __repr__(self) -> str:
         names = shortened([repr(f.name) for f in self.fields])
         return f"Artifact({self.name!r}, model={self.model!r}, fields=[{names}], digest={self.digest[:12]!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return self.digest == other.digest if isinstance(other, Artifact) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
 
     @cached_property
     def payload(self) -> bytes:
@@ -233,6 +242,10 @@ def read_bytes(path: Path) -> bytes:
     except OSError as error:
         raise ArtifactError(
             str(path), f"cannot be read ({error.strerror})", help="build it with `pcdc build`"
+        ) from error
+    except ValueError as error:
+        raise ArtifactError(
+            ascii(str(path)), f"cannot be a path ({error})", help="name a file that `pcdc build` wrote"
         ) from error
 
 

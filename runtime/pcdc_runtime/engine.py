@@ -15,9 +15,11 @@ from .artifact import Artifact, Ints
 from .bound import check_window
 from .engines import Engines
 from .errors import (
+    ArtifactError,
     ContextNotTextError,
     EngineClosedError,
     ExtraMissingError,
+    UnknownFieldError,
     UnknownScoringError,
 )
 from .plan import Plan
@@ -71,9 +73,14 @@ class Engine:
         file: ArtifactFile | None = None,
         prefill: bool = True,
     ) -> None:
+        if not isinstance(model, LoadedModel):
+            raise TypeError(f"an Engine runs on a LoadedModel, as `open_model` gives, not on {_kind(model)}")
+        model.check_open()
         self.model = model
         self._closed = False
         try:
+            if not isinstance(artifact, Artifact):
+                raise TypeError(f"an Engine answers an Artifact, as `load` reads, not {_kind(artifact)}")
             self._source = Source(artifact, model, node_budget, file)
             if prefill:
                 model.call(self._prefill_head)
@@ -117,7 +124,8 @@ class Engine:
     ) -> Future[Result]:
         """Queue what `run` does.
 
-        Faults of `context`, `scoring` and `temperature` are raised here, all others by the future.
+        Faults of `context`, `scoring` and `temperature`, and a field that is no text, are raised here, all
+        others by the future.
         """
         return self.model.submit(self._job(context, fields, scoring, temperature, legal_mass))
 
@@ -154,11 +162,25 @@ class Engine:
         return partial(
             self._answer,
             context,
-            fields if fields is None or isinstance(fields, str) else tuple(fields),
+            self._names(fields),
             scoring,
             None if temperature is None else check_temperature(temperature),
             bool(legal_mass),
         )
+
+    def _names(self, fields: object) -> str | tuple[str, ...] | None:
+        if fields is None or isinstance(fields, str):
+            return fields
+        names = tuple(fields) if isinstance(fields, Iterable) else (fields,)
+        for name in names:
+            if not isinstance(name, str):
+                raise UnknownFieldError(
+                    self.artifact.name,
+                    f"was asked for a field by {_kind(name)}, not by its name",
+                    f"its fields: {', '.join(field.name for field in self.artifact.fields)}",
+                    "give one name, or several in a list",
+                )
+        return names
 
     def _prefill_head(self) -> None:
         head = self.artifact.prompt.head
@@ -208,7 +230,7 @@ class Engine:
             cached = prefix.advance(prompt[:base])
             prefilled = perf_counter()
             for plan in plans:
-                hidden = prefix.sequence.append(plan.token, plan.parent + base)
+                hidden = prefix.branch(plan.token, plan.parent + base)
                 weighed = weigh(plan, read(prefix.sequence, hidden, plan), artifact.fields)
                 scores.update(zip(plan.fields, weighed, strict=True))
                 prefix.sequence.truncate(base)
@@ -282,7 +304,12 @@ def load(
     gives an `Engines`. Raises ArtifactError (FingerprintMismatchError, LogitsWidthError),
     ModelNotFoundError, HubUnreachableError, ModelNotSupportedError, ContextTooLongError.
     """
-    path = Path(path)
+    try:
+        path = Path(path)
+    except TypeError:
+        raise ArtifactError(
+            "artifact", f"is {_kind(path)}, not a path", help="name a file that `pcdc build` wrote"
+        ) from None
     if not reload:
         artifact = artifact_file.read(path)
         return Engine(artifact, _model_for(artifact, model))
@@ -303,4 +330,8 @@ def _model_for(artifact: Artifact, model: str | Path | LoadedModel | None) -> Lo
         return model.share()
     if model is None:
         return open_model(artifact.model, folders=False)
-    return open_model(str(model))
+    return open_model(model)
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
@@ -44,8 +44,10 @@ class LoadedModel:
 
     def __init__(self, name: str, opener: Opener, kv_limit: int = KV_LIMIT) -> None:
         self.name = name
+        _check_process(f"model {name}")
         self._pid = os.getpid()
         self._users = 1
+        self._given_up: threading.Event | None = None
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"pcdc-{name}")
         try:
             self._owner: int = self._executor.submit(self._open, opener, kv_limit).result()
@@ -57,36 +59,66 @@ class LoadedModel:
         _THREAD.streams = _Streams()
         self.language, self.tokenizer = opener()
         self.fingerprint = fingerprint(self.tokenizer)
-        self.prefixes = PrefixCache(self.language, kv_limit)
+        self.prefixes = PrefixCache(self.language, kv_limit, self._go_on)
         return threading.get_ident()
 
     def share(self) -> LoadedModel:
         """This model with one user more. Raises EngineClosedError after the last one closed it."""
+        self.check_open()
         with _LOCK:
-            if self._users == 0:
-                raise self._closed("is closed")
+            self.check_open()
             self._users += 1
         return self
 
-    def submit(self, job: Callable[[], T]) -> Future[T]:
-        """Queue a job for the owner thread. Raises EngineClosedError after close, or in a forked process."""
+    def check_open(self) -> None:
+        """Raises EngineClosedError after the last close, and in a forked process."""
+        # The process goes first: locks that other threads held at the fork stay locked.
         if os.getpid() != self._pid:
             raise self._closed("was loaded by another process, before a fork")
+        if self._users == 0:
+            raise self._closed("is closed")
+
+    def submit(self, job: Callable[[], T]) -> Future[T]:
+        """Queue a job for the owner thread. Raises EngineClosedError after close, or in a forked process."""
+        self.check_open()
         try:
             return self._executor.submit(job)
         except RuntimeError as error:
             raise self._closed("is closed") from error
 
     def call(self, job: Callable[[], T]) -> T:
-        """The job's result; at once where the owner thread itself calls, as callbacks of futures do."""
+        """The job's result; at once where the owner thread itself calls, as callbacks of futures do.
+
+        An exception in the waiting thread, as Ctrl-C is, ends the job before its next pass.
+        """
         if threading.get_ident() == self._owner and os.getpid() == self._pid:
             return job()
-        return self.submit(job).result()
+        given_up = threading.Event()
+        future = self.submit(partial(self._awaited, job, given_up))
+        try:
+            return future.result()
+        except BaseException:
+            given_up.set()
+            future.cancel()
+            raise
+
+    def _awaited(self, job: Callable[[], T], given_up: threading.Event) -> T:
+        self._given_up = given_up
+        try:
+            return job()
+        finally:
+            self._given_up = None
+
+    def _go_on(self) -> None:
+        if self._given_up is not None and self._given_up.is_set():
+            raise CancelledError
 
     def close(self) -> None:
         """End this use; the last one waits for queued jobs and frees the model. No effect after a fork."""
+        if os.getpid() != self._pid:
+            return
         with _LOCK:
-            if os.getpid() != self._pid or self._users == 0:
+            if self._users == 0:
                 return
             self._users -= 1
             if self._users:
@@ -125,17 +157,39 @@ class _Streams:
             mx.clear_streams()
 
 
+class _Process:
+    """Which process used MLX first: its threads and locks do not come along into a fork."""
+
+    pid: int | None = None
+
+
+def _check_process(subject: str) -> None:
+    """Raises EngineClosedError in a process that was forked after MLX was used."""
+    if _Process.pid is None:
+        _Process.pid = os.getpid()
+    if os.getpid() != _Process.pid:
+        raise EngineClosedError(
+            subject,
+            "cannot be loaded in a process that was forked after a model ran",
+            "MLX does not survive a fork",
+            "load after the fork and not before it, or start the process with `spawn`",
+        )
+
+
 _THREAD = threading.local()
 _LOCK = threading.RLock()
 _LOADED: dict[tuple[int, Path], LoadedModel] = {}
 
 
-def open_model(name: str, *, folders: bool = True) -> LoadedModel:
+def open_model(name: str | os.PathLike[str], *, folders: bool = True) -> LoadedModel:
     """The model of an alias, hub id or folder, loaded once per process however often it is opened.
 
     `folders` as in `models.resolve`.
-    Raises ModelNotFoundError, HubUnreachableError, ModelNotSupportedError, ExtraMissingError.
+    Raises ModelNotFoundError, HubUnreachableError, ModelNotSupportedError, ExtraMissingError, and
+    EngineClosedError in a process that was forked after MLX was used.
     """
+    if _Process.pid is not None:
+        _check_process("model")
     files = resolve(name, weights=True, folders=folders)
     key = (os.getpid(), files.folder.resolve())
     with _LOCK:

@@ -16,9 +16,8 @@ import numpy as np
 from .artifact import Ints
 from .errors import ModelNotSupportedError
 from .fast_mlx import Module, mx
-from .tree import Slots, chunks
+from .tree import CHUNK, Slots, chunks
 
-CHUNK = 512
 SLACK = 256
 TRUNKS = ("model", "transformer", "backbone")
 ROPES = ("rope", "rotary_emb")

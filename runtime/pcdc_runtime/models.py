@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
+import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -100,13 +101,14 @@ class ModelFiles:
         return tokens
 
 
-def resolve(name: str, *, weights: bool, folders: bool = True) -> ModelFiles:
+def resolve(name: str | os.PathLike[str], *, weights: bool, folders: bool = True) -> ModelFiles:
     """The files of a model: tokenizer, template and configuration, and its weights where they are wanted.
 
     An existing folder goes before a hub id of the same spelling; `folders=False` is for names that come out
     of an artifact, which must not choose a path on this machine. Raises ModelNotFoundError,
     HubUnreachableError, ModelNotSupportedError.
     """
+    name = _spelled(name)
     if name == DEFAULT:
         return ModelFiles(name, embedded_folder(name, weights=weights))
     if name in ALIASES:
@@ -127,6 +129,17 @@ def resolve(name: str, *, weights: bool, folders: bool = True) -> ModelFiles:
             help="name the folder: `--model FOLDER`, in Python `load(path, model=FOLDER)`",
         )
     raise _not_found(name, "is no alias, no hub id and no folder")
+
+
+def _spelled(name: object) -> str:
+    text = os.fspath(name) if isinstance(name, os.PathLike) else name
+    if not isinstance(text, str):
+        raise ModelNotFoundError(
+            "model",
+            f"is {type(text).__name__}, not a name",
+            help="give an alias, a hub id (org/name) or a local mlx-lm folder, as text",
+        )
+    return text
 
 
 def fingerprint_of(folder: Path) -> str:

@@ -6,7 +6,7 @@ Used on the owner thread of one model only.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -15,16 +15,18 @@ import numpy as np
 from .artifact import Ints
 from .fast_mlx import mx
 from .tokenizer import common_prefix
+from .tree import CHUNK, chunks
 
 if TYPE_CHECKING:
     from .model import KVSequence, LanguageModel
 
 
 class Prefix:
-    """One sequence and the prompt ids whose KV it holds."""
+    """One sequence and the prompt ids whose KV it holds; `go_on` runs before each pass and may raise."""
 
-    def __init__(self, sequence: KVSequence) -> None:
+    def __init__(self, sequence: KVSequence, go_on: Callable[[], None]) -> None:
         self.sequence = sequence
+        self._go_on = go_on
         self._ids: Ints = np.empty(0, dtype=np.int32)
 
     def advance(self, ids: Ints) -> int:
@@ -32,17 +34,30 @@ class Prefix:
         shared = common_prefix(self._ids, ids)
         self._ids = ids[:shared]
         self.sequence.truncate(shared)
-        if shared < len(ids):
-            mx.eval(self.sequence.append(ids[shared:]))
+        for start, stop in chunks(shared, len(ids), CHUNK):
+            self._go_on()
+            mx.eval(self.sequence.append(ids[start:stop]))
         self._ids = ids
         return shared
 
+    def branch(self, tokens: Ints, parents: Ints) -> mx.array:
+        """Run a tree below the prompt, as `KVSequence.append` does."""
+        parts: list[mx.array] = []
+        for start, stop in chunks(0, len(tokens), CHUNK):
+            self._go_on()
+            parts.append(self.sequence.append(tokens[start:stop], parents[start:stop]))
+        return mx.concatenate(parts)
+
 
 class PrefixCache:
-    """Prefixes by artifact digest; together they hold at most `limit` bytes between requests."""
+    """Prefixes by artifact digest; together they hold at most `limit` bytes between requests.
 
-    def __init__(self, model: LanguageModel, limit: int) -> None:
+    `go_on` is called before each pass, and ends the request where it raises.
+    """
+
+    def __init__(self, model: LanguageModel, limit: int, go_on: Callable[[], None]) -> None:
         self._model = model
+        self._go_on = go_on
         self._limit = limit
         self._kept: OrderedDict[str, Prefix] = OrderedDict()
 
@@ -57,7 +72,7 @@ class PrefixCache:
 
         Others make room first. A request that fails leaves nothing behind: its prefix is dropped.
         """
-        prefix = self._kept.pop(digest, None) or Prefix(self._model.sequence())
+        prefix = self._kept.pop(digest, None) or Prefix(self._model.sequence(), self._go_on)
         needed = max(slots * self._model.kv_bytes_per_token, prefix.sequence.bytes_held)
         self._evict(self._limit - needed)
         yield prefix

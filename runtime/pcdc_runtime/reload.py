@@ -94,7 +94,7 @@ def _stamp(path: Path) -> Stamp | None:
     """What changes with a file's content even where its time is put back; None where there is no file."""
     try:
         status = path.stat()
-    except OSError:
+    except (OSError, ValueError):
         return None
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 

@@ -58,15 +58,7 @@ def encode_text(tokenizer: Tokenizer, text: str) -> list[int]:
 
     Raises ContextNotTextError for lone surrogates, TokenizerError for text that has no tokens.
     """
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ContextNotTextError(
-            "text",
-            f"has a lone surrogate U+{ord(text[error.start]):04X} at character {error.start}",
-            "text must be valid Unicode",
-            "decode the input with errors='replace' before passing it on",
-        ) from None
+    _check_text("text", text)
     try:
         if tokenizer.normalizer is not None:
             text = tokenizer.normalizer.normalize_str(text)
@@ -81,6 +73,18 @@ def encode_text(tokenizer: Tokenizer, text: str) -> list[int]:
             "every character must have tokens",
             "use a model whose tokenizer has byte fallback",
         ) from error
+
+
+def _check_text(subject: str, text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ContextNotTextError(
+            subject,
+            f"has a lone surrogate U+{ord(text[error.start]):04X} at character {error.start}",
+            "text must be valid Unicode",
+            "decode the input with errors='replace' before passing it on",
+        ) from None
 
 
 def probe_encodings(tokenizer: Tokenizer) -> tuple[tuple[str, tuple[int, ...]], ...]:
@@ -104,25 +108,38 @@ def check_tokenizer(artifact: Artifact, tokenizer: Tokenizer, print_: str, model
         )
 
 
-def fence_for(cut: PromptCut, context: str) -> tuple[str, str]:
-    """`pre` and `post` with a fence tag that the context does not contain.
+def fence_for(tokenizer: Tokenizer, cut: PromptCut, context: str) -> tuple[str, str]:
+    """`pre` and `post` with a fence tag that the context does not contain, as written or as normalized.
 
     The usual tag unless the context spells it, then the first numbered one it does not: text can never
     close its own fence, and no character of it is changed.
     """
-    folded = context.casefold()
-    if cut.fence.casefold() not in folded:
+    folded = "\n".join(_spellings(tokenizer, context))
+    fences = _spellings(tokenizer, cut.fence)
+    if not any(fence in folded for fence in fences):
         return cut.pre, cut.post
     # One scan whatever the context: a search per number would be quadratic in a context that spells many.
-    spelled = re.findall(f"(?={re.escape(cut.fence.casefold())}-([0-9]{{1,9}}))", folded)
+    spelled = re.findall(f"(?=(?:{'|'.join(map(re.escape, fences))})-([0-9]{{1,9}}))", folded)
     taken = {digits[:size] for digits in spelled for size in range(1, len(digits) + 1)}
     tag = f"{cut.fence}-{next(n for n in count(2) if str(n) not in taken)}"
     return cut.pre.replace(cut.fence, tag), cut.post.replace(cut.fence, tag)
 
 
+def _spellings(tokenizer: Tokenizer, text: str) -> list[str]:
+    """A text without its case: as written, and as the model gets to see it."""
+    spellings = [text.casefold()]
+    if tokenizer.normalizer is not None:
+        spellings.append(tokenizer.normalizer.normalize_str(text).casefold())
+    return spellings
+
+
 def encode_piece(tokenizer: Tokenizer, cut: PromptCut, context: str) -> list[int]:
-    """Ids of `pre + context + post`, the one stretch of the prompt that a request changes."""
-    pre, post = fence_for(cut, context)
+    """Ids of `pre + context + post`, the one stretch of the prompt that a request changes.
+
+    Raises ContextNotTextError with the place in the context.
+    """
+    _check_text("context", context)
+    pre, post = fence_for(tokenizer, cut, context)
     return encode_text(tokenizer, pre + context + post)
 
 

@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 
 from .artifact import Ints
 
+CHUNK = 512
+"""The most tokens that one forward of a prompt or a tree runs."""
+
 
 @dataclass(frozen=True)
 class Slots:

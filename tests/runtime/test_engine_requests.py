@@ -136,7 +136,8 @@ def test_the_fence_is_the_first_numbered_tag_that_the_context_does_not_spell(con
     number = 2
     while f"text-{number}" in context.casefold():
         number += 1
-    assert fence_for(ARTIFACT.prompt, context) == (f"<text-{number}>\n", f"\n</text-{number}>\n")
+    fence = fence_for(byte_tokenizer(), ARTIFACT.prompt, context)
+    assert fence == (f"<text-{number}>\n", f"\n</text-{number}>\n")
 
 
 @pytest.mark.parametrize(
