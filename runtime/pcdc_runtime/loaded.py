@@ -74,9 +74,9 @@ class LoadedModel:
         """Raises EngineClosedError after the last close, and in a forked process."""
         # The process goes first: locks that other threads held at the fork stay locked.
         if os.getpid() != self._pid:
-            raise self._closed("was loaded by another process, before a fork")
+            raise _forked(f"model {self.name}")
         if self._users == 0:
-            raise self._closed("is closed")
+            raise self._closed()
 
     def submit(self, job: Callable[[], T]) -> Future[T]:
         """Queue a job for the owner thread. Raises EngineClosedError after close, or in a forked process."""
@@ -84,7 +84,7 @@ class LoadedModel:
         try:
             return self._executor.submit(job)
         except RuntimeError as error:
-            raise self._closed("is closed") from error
+            raise self._closed() from error
 
     def call(self, job: Callable[[], T]) -> T:
         """The job's result; at once where the owner thread itself calls, as callbacks of futures do.
@@ -131,8 +131,8 @@ class LoadedModel:
     def _free(self) -> None:
         del self.language, self.prefixes
 
-    def _closed(self, fact: str) -> EngineClosedError:
-        return EngineClosedError(f"model {self.name}", fact, help="load the artifact again in this process")
+    def _closed(self) -> EngineClosedError:
+        return EngineClosedError(f"model {self.name}", "is closed", help="load the artifact again")
 
     def __enter__(self) -> LoadedModel:
         return self
@@ -168,12 +168,16 @@ def _check_process(subject: str) -> None:
     if _Process.pid is None:
         _Process.pid = os.getpid()
     if os.getpid() != _Process.pid:
-        raise EngineClosedError(
-            subject,
-            "cannot be loaded in a process that was forked after a model ran",
-            "MLX does not survive a fork",
-            "load after the fork and not before it, or start the process with `spawn`",
-        )
+        raise _forked(subject)
+
+
+def _forked(subject: str) -> EngineClosedError:
+    return EngineClosedError(
+        subject,
+        "cannot be used in a process that was forked after a model was loaded",
+        "MLX does not survive a fork",
+        "load after the fork and not before it, or start the process with `spawn`",
+    )
 
 
 _THREAD = threading.local()

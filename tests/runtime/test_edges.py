@@ -25,6 +25,7 @@ from pcdc_runtime.errors import (
 )
 from pcdc_runtime.tokenizer import encode_piece, fence_for, load_tokenizer
 from pcdc_runtime.tree import CHUNK
+from tiny import write_tiny
 from tokenizers import normalizers
 
 ARTIFACT = make_artifact({"team": spelled("ops", "sales"), "open": spelled("yes", "no")})
@@ -80,9 +81,23 @@ def test_a_child_of_a_process_that_used_a_model_is_refused_at_once():
         shared = loaded(TableModel(seeded(2)))
         use()
         print(in_child(use, True), in_child(lambda: open_model("smollm2-135m"), True))
-        print(in_child(lambda: Engine(artifact, shared), False), in_child(shared.close, None))
+        print(in_child(lambda: Engine(artifact, shared), True), in_child(shared.close, None))
     """)
     assert done.stdout.split() == ["0", "0", "0", "0"], done.stderr
+
+
+def test_generation_in_one_call_is_refused_in_such_a_child_with_a_new_schema_and_a_known_one(tmp_path):
+    folder = write_tiny(tmp_path / "tiny")
+    done = forking(f"""
+        from pcdc import run_parallel_generation
+        def ask(name):
+            schema = {{name: {{"type": "boolean", "description": name}}}}
+            return run_parallel_generation("x", schema, {str(folder)!r})
+        ask("known")
+        print(in_child(lambda: ask("known"), True), in_child(lambda: ask("new"), True))
+        ask("known")
+    """)
+    assert done.stdout.split() == ["0", "0"], done.stderr
 
 
 def test_a_child_that_was_forked_before_a_model_ran_can_load():
