@@ -7,8 +7,11 @@ compiled; needs no weights and no MLX.
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -23,8 +26,8 @@ from pcdc_runtime.errors import ArtifactError, PcdcError
 from pcdc_runtime.storage import sweep, way_to_write, write_atomic
 
 from .cache import Decision, decide, input_record
-from .diagnostics import Diagnostic, finding, from_error, sort_diagnostics
-from .output import LOG_NAME, SUFFIX, append_log, artifact_names
+from .diagnostics import Diagnostic, finding, from_error, quoted, sort_diagnostics
+from .output import LOG_NAME, SUFFIX, append_log, artifact_names, plain_name
 from .parse import catalogs_of, parse_file
 from .prompt import Target, load_target, template_digest
 from .schema import Schema
@@ -32,6 +35,7 @@ from .schema import Schema
 Outcome = Literal["built", "fresh", "failed"]
 NOT_SOURCES = frozenset({"catalogs", "examples"})
 TARGETS_KEPT = 8
+_NOTHING_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG})
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,8 @@ def build(
         start, path = time.perf_counter(), out / name
         outcome, decision, problems = _bring_up_to_date(schemas[source.path], lane, path, force)
         findings += problems
+        if (plain := out / plain_name(source.relative, lane.files.name)) != path and outcome != "failed":
+            findings += _left_behind(plain, path, source.path.stem, lane.files.name, names, out)
         result = TargetResult(
             source=str(source.path),
             model=lane.files.name,
@@ -129,16 +135,22 @@ def find_sources(paths: Sequence[Path], out: Path) -> tuple[list[Source], list[D
             found = []
             findings.append(finding("PCDC612", None, str(path), fault, help="check the path"))
         elif path.is_dir():
-            below = [p for _, files in source_folders(path, out) for p in files]
+            unlisted: list[OSError] = []
+            below = [p for _, files in source_folders(path, out, unlisted.append) for p in files]
             found = [Source(p, p.relative_to(path).with_suffix("")) for p in below]
-            if not found:
+            findings += map(_unlisted, unlisted)
+            if not found and not unlisted:
                 findings.append(
                     finding(
                         "PCDC612", None, str(path), "has no schema below it", help="put a .json schema there"
                     )
                 )
-        else:
+        elif path.is_file():
             found = [Source(path, PurePath(path.stem))]
+        else:
+            found = []
+            help = "write the definition to a file first"
+            findings.append(finding("PCDC101", None, str(path), "is not a regular file", help=help))
         for source in found:
             sources.setdefault(real(source.path), source)
     return _definitions(sources), findings
@@ -168,17 +180,41 @@ def _definitions(sources: Mapping[Path, Source]) -> list[Source]:
     return [source for place, source in sources.items() if place not in named or uses[place]]
 
 
-def source_folders(top: Path, out: Path) -> Iterator[tuple[Path, list[Path]]]:
-    """The folders at and below `top` that may hold definitions, each with those in it."""
-    outputs = real(out)
-    for folder, below, files in os.walk(top):
-        below[:] = sorted(
-            name
-            for name in below
-            if name not in NOT_SOURCES and not name.startswith(".") and real(Path(folder, name)) != outputs
-        )
-        names = (name for name in sorted(files) if name.endswith(".json") and not name.startswith("."))
-        yield Path(folder), [Path(folder, name) for name in names]
+def source_folders(
+    top: Path, out: Path, unlisted: Callable[[OSError], None] | None = None
+) -> Iterator[tuple[Path, list[Path]]]:
+    """The folders at and below `top` that may hold definitions, each once with those in it.
+
+    Links to folders are followed after all that is not behind one, so that a folder has its own name where
+    it has one. `unlisted` is told of each folder that cannot be listed.
+    """
+    seen = {real(out)} - {real(top)}
+    waiting = deque([top])
+    while waiting:
+        for name, below, files in os.walk(waiting.popleft(), onerror=unlisted):
+            folder = Path(name)
+            if real(folder) in seen:
+                below.clear()
+                continue
+            seen.add(real(folder))
+            below[:] = sorted(n for n in below if n not in NOT_SOURCES and not n.startswith("."))
+            waiting += [folder / n for n in below if (folder / n).is_symlink()]
+            below[:] = [n for n in below if not (folder / n).is_symlink()]
+            definitions = (n for n in sorted(files) if n.endswith(".json") and not n.startswith("."))
+            yield folder, [folder / n for n in definitions if _may_be_read(folder / n)]
+
+
+def _may_be_read(path: Path) -> bool:
+    """Whether it is a file, or nothing that can be looked at, which reading it will tell."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except OSError:
+        return True
+
+
+def _unlisted(error: OSError) -> Diagnostic:
+    fact = f"cannot be listed ({error.strerror or error})"
+    return finding("PCDC101", None, str(error.filename), fact, "", "check the folder's permissions")
 
 
 class _Lane:
@@ -215,7 +251,7 @@ def _bring_up_to_date(
         decision = decide(old, schema, lane.files.name, record, force=force)
         if not decision.rebuild:
             return "fresh", decision, []
-        findings = [_replaced(old)] if isinstance(old, ArtifactError) else []
+        findings = [_replaced(old)] if isinstance(old, ArtifactError) else _overwritten(old, schema, path)
         compiled, problems = _compile(schema, lane)
     except PcdcError as error:
         return "failed", _failure(error.fact, path), [from_error(error)]
@@ -247,7 +283,7 @@ def _read_old(path: Path) -> Artifact | ArtifactError | None:
     try:
         return artifacts.read(path)
     except ArtifactError as error:
-        missing = isinstance(error.__cause__, FileNotFoundError | NotADirectoryError)
+        missing = isinstance(error.__cause__, OSError) and error.__cause__.errno in _NOTHING_THERE
         return None if missing else error
 
 
@@ -259,6 +295,33 @@ def _failure(reason: str, path: Path) -> Decision:
 
 def _replaced(error: ArtifactError) -> Diagnostic:
     return finding("PCDC610", None, error.subject, error.fact, "it counts as missing and is compiled again")
+
+
+def _overwritten(old: Artifact | None, schema: Schema, path: Path) -> list[Diagnostic]:
+    if old is None or {f.name for f in old.fields} & {f.name for f in schema.fields}:
+        return []
+    return [
+        finding(
+            "PCDC615",
+            None,
+            str(path),
+            f"held schema {quoted(old.name)} with other fields and is replaced",
+            "a file's name says which artifact it becomes",
+            "build them together, or give each another name or --out",
+        )
+    ]
+
+
+def _left_behind(
+    plain: Path, path: Path, schema: str, model: str, names: Sequence[PurePath], out: Path
+) -> list[Diagnostic]:
+    """A warning where an artifact of the same schema and model has the name that this one had alone."""
+    old = None if plain in {out / name for name in names} else _read_old(plain)
+    if not isinstance(old, Artifact) or (old.name, old.model) != (schema, model):
+        return []
+    fact = f"stays beside {path.name}, which another source of that name made necessary"
+    help = "remove it, or rename one of the sources"
+    return [finding("PCDC616", None, str(plain), fact, "it is not brought up to date", help)]
 
 
 def _unwritten(path: Path, error: OSError) -> Diagnostic:

@@ -16,6 +16,7 @@ FIELD_KEYWORDS = frozenset((*CHOICE_SOURCES, "type", "description", "allOf", "$r
 TOP_KEYWORDS = frozenset(
     ("type", "properties", "required", "additionalProperties", "$defs", "definitions", "$ref", "x-pcdc")
 )
+COMBINING = frozenset(("allOf", "anyOf", "oneOf"))
 CHOICE_KEYWORDS = frozenset(("value", "description"))
 NESTING = _words(
     "properties patternProperties propertyNames minProperties maxProperties items "

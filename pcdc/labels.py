@@ -12,6 +12,7 @@ from .source import NOWHERE, Report, SchemaSource
 
 MAX_CHOICE_CHARS = 2000
 MAX_NAME_CHARS = 200
+MAX_TEXT_CHARS = 20_000
 
 # Format characters (Cf) that do show: Arabic and related number signs.
 _VISIBLE_FORMAT = frozenset(
@@ -19,6 +20,7 @@ _VISIBLE_FORMAT = frozenset(
 )
 # Invisible without being format characters: grapheme joiner, Hangul and Khmer fillers, empty Braille cell.
 _BLANK_LETTERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+_UNSEEN = frozenset(("Co", "Zl", "Zp"))
 _JOINERS = frozenset("\u200c\u200d")
 _JOINED = frozenset(("Lo", "Mn", "Mc", "Me", "So", "Sk"))
 
@@ -53,6 +55,25 @@ def check_name(name: str, at: int, report: Report) -> None:
         report.add("PCDC204", at, subject, f"has {code_points(hidden)} in its name", limit, "remove it")
 
 
+def check_names(names: Mapping[str, int], report: Report) -> None:
+    """Report field names, given with their places, that are canonically equal."""
+    by_canon = dict[str, str]()
+    for name, at in names.items():
+        first = by_canon.setdefault(unicodedata.normalize("NFC", name), name)
+        if first != name:
+            fact = f"({_differing(first, name)}) is canonically equal to field {quoted(first)}"
+            limit, help = "some tokenizers make the two one", "keep one of the two Unicode forms"
+            report.add("PCDC204", at, f"field {quoted(name)}", fact, limit, help)
+
+
+def check_length(subject: str, text: str, at: int, report: Report) -> None:
+    """Report a description or instructions that no prompt should carry."""
+    if len(text) > MAX_TEXT_CHARS:
+        limit = f"at most {MAX_TEXT_CHARS} characters"
+        help = "say it shortly; what is to be judged belongs into the context"
+        report.add("PCDC233", at, subject, f"has {len(text)} characters", limit, help)
+
+
 def check_choices(field: str, choices: Sequence[Declared | None], report: Report) -> None:
     """Report choices whose text cannot be scored, equal choices, and choices hard to tell apart.
 
@@ -62,6 +83,8 @@ def check_choices(field: str, choices: Sequence[Declared | None], report: Report
     known = {position: declared for position, declared in enumerate(choices, 1) if declared is not None}
     for position, declared in known.items():
         _check_text(f"choice {position} of {owner}", declared, report)
+        told, note = report.of(declared.origin), declared.choice.description
+        check_length(f"description of choice {position} of {owner}", note, declared.at, told)
     _check_equal(owner, known, report)
 
 
@@ -89,7 +112,10 @@ def _check_text(subject: str, declared: Declared, report: Report) -> None:
 
 
 def _hidden(text: str, allowed: str) -> list[str]:
-    """Control, format and blank-letter characters, each once; joiners inside scripts that need them pass."""
+    """Characters that show nothing or nothing agreed upon, each once; joiners in scripts that need them pass.
+
+    Control, format, private-use and blank-letter characters, line separators, noncharacters.
+    """
     if text.isascii() and text.isprintable():
         return []
     found = dict[str, None]()
@@ -99,7 +125,8 @@ def _hidden(text: str, allowed: str) -> list[str]:
             neighbours = unicodedata.category(text[i - 1]), unicodedata.category(text[i + 1])
             if _JOINED.issuperset(neighbours):
                 continue
-        hides = category == "Cf" and char not in _VISIBLE_FORMAT
+        hides = category in _UNSEEN or (category == "Cf" and char not in _VISIBLE_FORMAT)
+        hides = hides or ord(char) & 0xFFFE == 0xFFFE or "\ufdd0" <= char <= "\ufdef"
         if hides or char in _BLANK_LETTERS or (category == "Cc" and char not in allowed):
             found[char] = None
     return list(found)

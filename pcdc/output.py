@@ -42,14 +42,30 @@ def artifact_names(sources: Sequence[tuple[PurePath, str, str]]) -> list[PurePat
     """Relative artifact paths for `(path below its root without suffix, model, source as given)`.
 
     The folders of the relative path are mirrored. Where two would share a name, also by case or by where
-    the dot between schema and model stands, both get digest characters of their source.
+    the dot between schema and model stands, both get digest characters of their source: of its path below
+    the folder that they share, so that it does not matter how and from where a path is spelled.
     """
     plain = [_named(relative, model) for relative, model, _ in sources]
     taken = Counter(plain)
+    places: dict[PurePath, list[str]] = {}
+    for name, (_, _, source) in zip(plain, sources, strict=True):
+        places.setdefault(name, []).append(os.path.realpath(source))
     return [
-        name if taken[name] == 1 else _named(relative, model, short_digest(f"{source}\0{model}"))
+        name
+        if taken[name] == 1
+        else _named(relative, model, short_digest(f"{_below(source, places[name])}\0{model}"))
         for name, (relative, model, source) in zip(plain, sources, strict=True)
     ]
+
+
+def plain_name(relative: PurePath, model: str) -> PurePath:
+    """The path that an artifact has where no other is in its way."""
+    return _named(relative, model)
+
+
+def _below(source: str, places: Sequence[str]) -> str:
+    top = os.path.commonpath([str(PurePath(place).parent) for place in places])
+    return PurePath(os.path.relpath(os.path.realpath(source), top)).as_posix()
 
 
 def _named(relative: PurePath, model: str, digest: str = "") -> PurePath:
@@ -61,7 +77,8 @@ def _named(relative: PurePath, model: str, digest: str = "") -> PurePath:
 def append_log(folder: Path, line: Mapping[str, object]) -> None:
     """Add one line to the folder's build log. Raises OSError. Nothing reads it but people."""
     folder.mkdir(parents=True, exist_ok=True)
-    data = (json.dumps(line, ensure_ascii=False) + "\n").encode("utf-8", "surrogateescape")
+    # What is no Unicode comes only from file names; this is how JSON spells it.
+    data = (json.dumps(line, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
     descriptor = os.open(folder / LOG_NAME, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     try:
         os.write(descriptor, data)

@@ -21,8 +21,8 @@ from pcdc_runtime.rules import MAX_CHOICES, MAX_FIELDS, MIN_CHOICES
 from .catalog import Catalogs
 from .diagnostics import Diagnostic, has_errors, quoted, sort_diagnostics
 from .expand import Expanded, Expansion
-from .keywords import TOP_KEYWORDS, check_keywords, escape_pointer, looks_like_field, suggestion
-from .labels import check_choices, check_name
+from .keywords import COMBINING, TOP_KEYWORDS, check_keywords, escape_pointer, looks_like_field, suggestion
+from .labels import check_choices, check_length, check_name, check_names
 from .reader import read_json
 from .schema import NULL_LABEL, CatalogUse, Field, Schema
 from .source import (
@@ -41,6 +41,7 @@ from .source import (
 )
 
 SETTINGS = "x-pcdc"
+MAX_ALL_CHOICES = 20_000
 NOT_FIELDS = frozenset(("$schema", "$id", "$comment", "$defs", SETTINGS, "x-catalog"))
 
 Found = tuple[Schema | None, list[Diagnostic]]
@@ -84,6 +85,10 @@ def parse_fields(declared: Iterable[tuple[object, object]], name: str = "schema"
     report = Report(SchemaSource("", ""))
     members, positions = dict[str, Member](), dict[str, int]()
     for position, (key, value) in enumerate(declared, 1):
+        if not isinstance(key, str):
+            fact = f"has a name that is a {type(key).__name__}"
+            report.add("PCDC108", NOWHERE, f"field {position}", fact, "names are text")
+            continue
         node = from_python({key: value}, report)
         for label, member in node.members.items() if isinstance(node, Object) else ():
             first = positions.setdefault(label, position)
@@ -131,12 +136,14 @@ def _declared(root: Object, report: Report, folder: Path | None, reads: bool = T
     if _is_json_schema(root):
         members = _properties(root, expansion, shapes, report)
     else:
-        members = _shorthand(root, report), ""
+        found = _shorthand(root, report)
+        members = None if found is None else (found, "")
     declared = _fields(*members, expansion, report) if members else _Declared()
     return replace(declared, settings=settings)
 
 
 def _checked(declared: _Declared, report: Report, name: str) -> Found:
+    _check_schema_name(name, report)
     diagnostics, settings = sort_diagnostics(_unrepeated(report.diagnostics)), declared.settings
     if has_errors(diagnostics):
         return None, diagnostics
@@ -144,6 +151,15 @@ def _checked(declared: _Declared, report: Report, name: str) -> Found:
     temperature = settings.get("temperature", 1.0)
     schema = Schema(name, declared.fields, instructions, scoring, temperature, declared.uses)
     return schema, diagnostics
+
+
+def _check_schema_name(name: str, report: Report) -> None:
+    lone = next((c for c in name if "\ud800" <= c <= "\udfff"), None)
+    if lone is not None:
+        at = 0 if report.source.text else NOWHERE
+        fact, limit = f"has U+{ord(lone):04X}, which is no character", "a schema's name is valid Unicode"
+        help = "rename the file, or give the schema another name"
+        report.add("PCDC228", at, f"schema name {quoted(name)}", fact, limit, help)
 
 
 def _unrepeated(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
@@ -161,7 +177,7 @@ def _is_json_schema(root: Object) -> bool:
     return properties is not None and not looks_like_field(properties)
 
 
-def _shorthand(root: Object, report: Report) -> dict[str, Member]:
+def _shorthand(root: Object, report: Report) -> dict[str, Member] | None:
     fields = dict[str, Member]()
     for key, member in root.members.items():
         if key in NOT_FIELDS:
@@ -172,7 +188,13 @@ def _shorthand(root: Object, report: Report) -> dict[str, Member]:
             fact = f"has the unknown keyword {quoted(key)}"
             report.add(code, member.at, "definition", fact, limit, hint)
             continue
+        if key in COMBINING and isinstance(member.value, Array):
+            limit, help = "a definition is an object of fields", "declare each field under its name"
+            report.add("PCDC206", member.at, "definition", f"uses `{key}` at /{key}", limit, help)
+            continue
         fields[key] = member
+    if not fields and not root.members.keys().isdisjoint(COMBINING):
+        return None
     return fields
 
 
@@ -227,13 +249,24 @@ def _fields(members: dict[str, Member], prefix: str, expansion: Expansion, repor
         help = "split the definition; fields are answered independently"
         report.add("PCDC203", at, "definition", f"has {len(members)} fields", f"at most {MAX_FIELDS}", help)
         return _Declared()
-    fields, uses = [], list[CatalogUse]()
+    fields, uses, total = list[Field](), list[CatalogUse](), 0
+    check_names({name: member.at for name, member in members.items()}, report)
     for name, member in members.items():
         check_name(name, member.at, report)
         subject = f"field {quoted(name)}"
         pointer = f"{prefix}/{escape_pointer(name)}"
         found = expansion.expand(subject, member.value, pointer, member.at)
         if found is not None:
+            total += found.total if found.total <= MAX_CHOICES else 0
+            if total > MAX_ALL_CHOICES:
+                fact, limit = (
+                    f"has more than {MAX_ALL_CHOICES} choices in all its fields",
+                    "at most that many",
+                )
+                help = "split the definition; fields are answered independently"
+                report.add("PCDC234", member.at, "definition", fact, limit, help)
+                return _Declared()
+            check_length(f"description of {subject}", found.description, member.at, report)
             _check_count(subject, found, member.at, report)
             check_choices(name, found.choices, report)
             fields.append(_field(name, found, member.at, report))
@@ -300,6 +333,8 @@ class _Shapes:
             self._report.add("PCDC201", member.at, subject, fact, "must be an object")
             return {}
         value: dict[str, Any] = _plain(member.value)
+        if isinstance(value.get("instructions"), str):
+            check_length("`instructions`", value["instructions"], member.at, self._report)
         return {} if self._check(subject, member.value, "settings", value) else value
 
     def _check(self, subject: str, node: Object, part: str, value: object) -> frozenset[str]:

@@ -96,12 +96,13 @@ class NotCompiledError(PcdcError):
     title = "field not compiled yet"
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, frozen=True)
 class FieldDefinition:
     """One field declared from Python, for choices that are known at run time only.
 
     `field_type` is "enum" or "boolean"; a choice is a value or `{"value": ..., "description": ...}`.
-    Choices that are no list are read once, in their order. Checked when a StructuredSchema takes it.
+    Choices that are no list are read once, in their order. Checked when a StructuredSchema takes it; cannot
+    be changed, which would not reach a schema that took it before.
     """
 
     name: str
@@ -113,7 +114,7 @@ class FieldDefinition:
     def __post_init__(self) -> None:
         given: object = self.choices
         if isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping | set | frozenset):
-            self.choices = tuple(given)
+            object.__setattr__(self, "choices", tuple(given))
 
     def has_multi_token_candidates(self) -> bool:
         """Whether some choice takes more than one token. Raises NotCompiledError before compilation."""
@@ -138,7 +139,8 @@ class FieldDefinition:
 
     def _declaration(self) -> dict[str, object]:
         declared = {"type": self.field_type, "description": self.description, "choices": self.choices}
-        return {key: value for key, value in declared.items() if value not in ((), "")}
+        # Another kind of value, such as an array, may not be comparable; it is for the parser to refuse.
+        return {k: v for k, v in declared.items() if not isinstance(v, str | tuple) or v}
 
 
 class StructuredSchema:
@@ -156,6 +158,12 @@ class StructuredSchema:
         # parse builds the values above, so it can be imported only once they exist.
         from .parse import parse_fields, parse_mapping
 
+        named: object = name
+        if not isinstance(named, str):
+            fact = f"is a {type(named).__name__}"
+            raise PcdcError(
+                "argument `name`", fact, "a schema's name is text", 'leave it out, or write name="..."'
+            )
         given = _definitions(declared)
         if given is None:
             schema, diagnostics = parse_mapping(declared, name=name)
@@ -171,7 +179,7 @@ class StructuredSchema:
     def bind(self, artifact: Artifact) -> None:
         """Give every field definition the tokens it has in an artifact compiled from this schema."""
         for definition in self.fields:
-            definition._compiled = artifact.field(definition.name)
+            object.__setattr__(definition, "_compiled", artifact.field(definition.name))
 
 
 def _definitions(declared: object) -> tuple[FieldDefinition, ...] | None:
