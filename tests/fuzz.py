@@ -179,8 +179,8 @@ def _peak() -> int:
 def main() -> int:
     """Fuzz, print the counts; 1 where anything happened that must not."""
     parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--inputs", type=int, default=150_000)
-    parser.add_argument("--run", type=int, default=600, help="how many accepted artifacts to run")
+    parser.add_argument("--inputs", type=int, default=160_000)
+    parser.add_argument("--run", type=int, default=1000, help="how many accepted artifacts to run")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     started = time.perf_counter()
