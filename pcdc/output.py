@@ -9,10 +9,13 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path, PurePath
 
 SUFFIX = ".pcdc"
 LOG_NAME = "log.jsonl"
+OLD_LOG_NAME = "log.old.jsonl"
+MAX_LOG = 4 * 1024 * 1024
 MAX_PART = 80
 RESERVED = frozenset(
     ["con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(10))]
@@ -75,11 +78,18 @@ def _named(relative: PurePath, model: str, digest: str = "") -> PurePath:
 
 
 def append_log(folder: Path, line: Mapping[str, object]) -> None:
-    """Add one line to the folder's build log. Raises OSError. Nothing reads it but people."""
+    """Add one line to the folder's build log. Raises OSError. Nothing reads it but people.
+
+    A log of MAX_LOG bytes becomes the old log, in place of the one before: watching for months fills no disk.
+    """
     folder.mkdir(parents=True, exist_ok=True)
+    log = folder / LOG_NAME
+    with suppress(FileNotFoundError):
+        if log.stat().st_size > MAX_LOG:
+            log.replace(folder / OLD_LOG_NAME)
     # What is no Unicode comes only from file names; this is how JSON spells it.
     data = (json.dumps(line, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
-    descriptor = os.open(folder / LOG_NAME, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     try:
         os.write(descriptor, data)
     finally:

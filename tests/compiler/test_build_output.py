@@ -198,3 +198,14 @@ def test_log_lines_are_only_appended(tmp_path):
     output.append_log(tmp_path / "out", {"reason": "é"})
     lines = (tmp_path / "out" / output.LOG_NAME).read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["reason"] for line in lines] == ["there is no artifact yet", "é"]
+
+
+def test_the_log_never_outgrows_its_limit_and_keeps_its_latest_past(tmp_path, monkeypatch):
+    monkeypatch.setattr(output, "MAX_LOG", 200)
+    for number in range(100):
+        output.append_log(tmp_path, {"number": number})
+    kept = [(tmp_path / name).read_text("utf-8") for name in (output.OLD_LOG_NAME, output.LOG_NAME)]
+    assert all(len(text) < 200 + len('{"number": 99}\n') + 1 for text in kept)
+    lines = "".join(kept).splitlines()
+    assert lines[-1] == '{"number": 99}'
+    assert lines == [f'{{"number": {n}}}' for n in range(100 - len(lines), 100)]
