@@ -139,22 +139,26 @@ def test_an_interrupted_request_ends_before_its_next_pass_and_the_engine_goes_on
 
     with Engine(ARTIFACT, loaded(slow)) as engine:
         expected = engine.run("short").values
-        threading.Thread(target=interrupt).start()
         with pytest.raises(KeyboardInterrupt):
+            threading.Thread(target=interrupt).start()
             engine.run("x" * (CHUNK * chunks))
         assert engine.run("short").values == expected
     assert slow.appended.count(CHUNK) < chunks
 
 
 def test_an_interrupt_drops_only_the_request_that_waits(slow):
-    def interrupt():
-        slow.started.wait()
-        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-
     with Engine(ARTIFACT, loaded(slow)) as engine:
+        queue = engine.model._executor._work_queue
+
+        def interrupt():
+            while queue.empty():
+                time.sleep(0.01)
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
         other = engine.submit("y" * (CHUNK * 20))
-        threading.Thread(target=interrupt).start()
+        slow.started.wait()
         with pytest.raises(KeyboardInterrupt):
+            threading.Thread(target=interrupt).start()
             engine.run("x" * (CHUNK * 20))
         assert other.result().values == engine.run("y" * (CHUNK * 20)).values
 
