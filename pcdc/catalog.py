@@ -13,7 +13,7 @@ from .diagnostics import quoted
 from .labels import Declared
 from .schema import CatalogUse, Choice
 from .source import Object, Report, Scalar, SchemaSource, read_source
-from .table import ColumnError, Columns, Problem, Row, Table, find_column, read_table
+from .table import ColumnError, Columns, Problem, Row, Table, find_columns, read_table
 
 FILES = (".txt", ".csv", ".tsv", ".json", ".jsonl")
 TOLD = 20
@@ -144,8 +144,9 @@ class Catalogs:
                 return self._database(catalog, folder)
             return self._file(catalog, catalog.path)
         except ColumnError as why:
-            place = catalog.at(why.keyword)
-            self._report.add(why.code, place, catalog.subject, why.fact, why.limit, why.help)
+            for wrong in why.misfits:
+                place = catalog.at(wrong.keyword)
+                self._report.add(wrong.code, place, catalog.subject, wrong.fact, wrong.limit, wrong.help)
             return None
 
     def _file(self, catalog: Catalog, path: Path) -> Table | None:
@@ -223,8 +224,9 @@ def _declared(row: Row, source: SchemaSource) -> Declared:
 def _answered(catalog: Catalog, answer: sql.Answer) -> Table:
     """Rows of a database as a table, each a line of a text made up for the messages. Raises ColumnError."""
     names, columns = list(answer.columns), catalog.columns
-    value = find_column(names, columns.value, "value") if columns.value else 0
-    note = find_column(names, columns.description, "description") if columns.description else 1
+    find_columns(names, columns)
+    value = names.index(columns.value) if columns.value else 0
+    note = names.index(columns.description) if columns.description else 1
     lines = [" | ".join(map(_shown, row)) for row in answer.rows]
     table = Table(SchemaSource(sql.shown(catalog.source), "\n".join(lines), rows=True))
     at = 0

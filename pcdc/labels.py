@@ -93,6 +93,7 @@ def _check_text(subject: str, declared: Declared, report: Report) -> None:
     if not label.strip():
         fact = "is empty" if not label else "holds only blanks"
         help = f'say what it means with an explicit label such as "{NULL_LABEL}" or "none of the above"'
+        help += ", or remove the row" if declared.origin else ""
         report.add("PCDC216", at, subject, fact, "a choice is text that a model can write", help)
     if len(label) > MAX_CHOICE_CHARS:
         limit = f"at most {MAX_CHOICE_CHARS} characters"
@@ -140,6 +141,8 @@ def _check_equal(owner: str, choices: Mapping[int, Declared], report: Report) ->
     for position, declared in choices.items():
         choice, at, told = declared.choice, declared.at, report.of(declared.origin)
         subject = f"choice {position} of {owner}"
+        if declared.origin and not choice.label.strip():
+            continue
         first = by_value.setdefault(_identity(choice), position)
         if first != position:
             fact = f"{shown(choice)} is choice {first} again"

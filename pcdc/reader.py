@@ -43,21 +43,19 @@ def read_json(report: Report, kind: str = "definition") -> Node | None:
     """The source's JSON value, or None after a syntax error. Repeated keys are reported, the first stands."""
     try:
         return _Reader(report).document(kind)
-    except _Refused as refused:
+    except Refused as refused:
         report.add(refused.code, refused.at, kind, refused.fact, refused.limit, refused.help)
         return None
 
 
-def read_json_lines(report: Report) -> list[Node] | None:
-    """The values of a catalog with one a line, or None after the first syntax error."""
-    try:
-        return _Reader(report).lines()
-    except _Refused as refused:
-        report.add(refused.code, refused.at, "catalog", refused.fact, refused.limit, refused.help)
-        return None
+def read_json_lines(report: Report) -> list[Node | Refused]:
+    """The values of a catalog with one a line; what is wrong with a line stands in its place."""
+    return _Reader(report).lines()
 
 
-class _Refused(Exception):
+class Refused(Exception):
+    """Why a text is no JSON, as parts of a diagnostic; `at` is the place."""
+
     def __init__(self, code: str, at: int, fact: str, limit: str = "", help: str = "") -> None:
         super().__init__(fact)
         self.code, self.at, self.fact, self.limit, self.help = code, at, fact, limit, help
@@ -82,23 +80,35 @@ class _Reader:
             self.refuse(f"goes on with {self.next()} after its end", help=f"a {kind} is one JSON value")
         return value
 
-    def lines(self) -> list[Node]:
-        values, help = list[Node](), "a line holds one whole JSON value"
+    def lines(self) -> list[Node | Refused]:
+        found, read = list[Node | Refused](), 0
         for start, end in self.report.source.line_spans():
-            self.at = start
-            self.blanks()
-            if self.at >= end:
-                self.refuse("has a blank line", start, "remove it; every line is an entry")
-            values.append(self.value(1))
-            if self.at > end:
-                self.refuse("has a value of more than one line", start, help)
-            self.blanks()
-            if self.at < end:
-                self.refuse(f"goes on with {self.next()} after the value", help=help)
-        return values
+            # The rest of a value that went over its line is no entry of its own.
+            if start < read:
+                continue
+            try:
+                found.append(self.line_value(start, end))
+            except Refused as refused:
+                found.append(refused)
+                read = max(self.at, end)
+        return found
+
+    def line_value(self, start: int, end: int) -> Node:
+        help, self.at = "a line holds one whole JSON value", start
+        self.blanks()
+        if self.at >= end:
+            self.at = end
+            self.refuse("has a blank line", start, "remove it; every line is an entry")
+        value = self.value(1)
+        if self.at > end:
+            self.refuse("has a value of more than one line", start, help)
+        self.blanks()
+        if self.at < end:
+            self.refuse(f"goes on with {self.next()} after the value", help=help)
+        return value
 
     def refuse(self, fact: str, at: int | None = None, help: str = "") -> NoReturn:
-        raise _Refused("PCDC105", self.at if at is None else at, fact, "", help)
+        raise Refused("PCDC105", self.at if at is None else at, fact, "", help)
 
     def next(self) -> str:
         """The next character as it may stand in a message."""
@@ -126,13 +136,13 @@ class _Reader:
         self.values += 1
         if self.values > MAX_VALUES:
             help = "a field has at most 255 choices; split large lists before they reach a definition"
-            raise _Refused("PCDC102", start, "holds too many values", f"at most {MAX_VALUES}", help)
+            raise Refused("PCDC102", start, "holds too many values", f"at most {MAX_VALUES}", help)
         if first == '"':
             return Scalar(start, self.string())
         if first and first in "{[":
             if depth > MAX_DEPTH:
                 help = "schemas are flat: a definition needs no more than a dozen levels"
-                raise _Refused("PCDC107", start, "is nested too deep", f"at most {MAX_DEPTH} levels", help)
+                raise Refused("PCDC107", start, "is nested too deep", f"at most {MAX_DEPTH} levels", help)
             return self.object(depth) if first == "{" else self.array(depth)
         number = _NUMBER.match(self.text, start)
         if number:
@@ -209,7 +219,7 @@ class _Reader:
         if key in members:
             if len(self.report.diagnostics) == MAX_REPEATS:
                 help = "remove the repeated keys; what follows was not read"
-                raise _Refused(
+                raise Refused(
                     "PCDC106", start, "repeats many keys", f"the first {MAX_REPEATS} are named", help
                 )
             lines = self.line(members[key].at), self.line(start)

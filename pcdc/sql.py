@@ -103,7 +103,9 @@ def _target(url: str, folder: Path) -> tuple[URL, frozenset[str]]:
     from sqlalchemy.exc import ArgumentError
 
     whole = _VARIABLE.fullmatch(url)
+    _need_variables(url)
     text = _PORT.sub(_variable, _variable(whole) if whole else url)
+    _need_variables(text)
     try:
         given = make_url(text)
     except (ArgumentError, ValueError):
@@ -141,13 +143,17 @@ def _read_only_file(target: URL, folder: Path) -> URL:
     return target.set(database=uri, query={**target.query, "mode": "ro", "uri": "true"})
 
 
+def _need_variables(url: str) -> None:
+    missing = [name for name in dict.fromkeys(_VARIABLE.findall(url)) if name not in os.environ]
+    if missing:
+        several = len(missing) > 1
+        fact = f"needs the environment variable{'s' if several else ''} {', '.join(missing)}, "
+        fact += f"which {'are' if several else 'is'} not set"
+        raise Unreadable("PCDC111", fact, "", "; ".join(f"export {name}=..." for name in missing))
+
+
 def _variable(match: re.Match[str]) -> str:
-    name = match.group(1)
-    value = os.environ.get(name)
-    if value is None:
-        fact, help = f"needs the environment variable {name}, which is not set", f"export {name}=..."
-        raise Unreadable("PCDC111", fact, "", help)
-    return value
+    return os.environ[match.group(1)]
 
 
 def _expanded(part: Any) -> Any:

@@ -13,7 +13,7 @@ from pcdc_runtime.rules import MAX_CHOICES
 
 from .diagnostics import quoted
 from .keywords import suggestion
-from .reader import read_json, read_json_lines
+from .reader import Refused, read_json, read_json_lines
 from .source import Array, Node, Object, Report, Scalar, SchemaSource, Unread, kind_of
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
@@ -42,11 +42,15 @@ class Problem:
 
 @dataclass
 class Table:
-    """Rows in their order, None where one is no entry. What is beyond a field's limit is only counted."""
+    """Rows in their order, None where one is no entry. What is beyond a field's limit is only counted.
+
+    `passed` counts the rows that `where` does not want.
+    """
 
     source: SchemaSource
     rows: list[Row | None] = field(default_factory=list)
     total: int = 0
+    passed: int = 0
     problems: list[Problem] = field(default_factory=list)
 
     def add(self, row: Row | Problem) -> None:
@@ -67,12 +71,23 @@ class Columns:
     where: Mapping[str, Value] = field(default_factory=dict)
 
 
-class ColumnError(Exception):
-    """A `keyword` of the definition does not fit the columns that there are."""
+@dataclass(frozen=True)
+class Misfit:
+    """A `keyword` of the definition that does not fit the columns that there are."""
 
-    def __init__(self, keyword: str, code: str, fact: str, limit: str = "", help: str = "") -> None:
-        super().__init__(keyword, code, fact, limit, help)
-        self.keyword, self.code, self.fact, self.limit, self.help = keyword, code, fact, limit, help
+    keyword: str
+    code: str
+    fact: str
+    limit: str = ""
+    help: str = ""
+
+
+class ColumnError(Exception):
+    """What a definition asks does not fit the columns that there are, in one way or more."""
+
+    def __init__(self, misfits: Sequence[Misfit]) -> None:
+        super().__init__(misfits)
+        self.misfits = tuple(misfits)
 
 
 def read_table(kind: str, report: Report, columns: Columns) -> Table | None:
@@ -85,8 +100,7 @@ def read_table(kind: str, report: Report, columns: Columns) -> Table | None:
     if kind in DELIMITERS:
         return _cells(report.source, DELIMITERS[kind], columns)
     if kind == ".jsonl":
-        values = read_json_lines(report)
-        return None if values is None else _values(report.source, values, columns)
+        return _values(report.source, read_json_lines(report), columns)
     root = read_json(report, "catalog")
     if isinstance(root, Array):
         return _values(report.source, root.items, columns)
@@ -96,24 +110,39 @@ def read_table(kind: str, report: Report, columns: Columns) -> Table | None:
     return None
 
 
-def find_column(names: Sequence[str], wanted: str, keyword: str) -> int:
-    """The position of a named column. Raises ColumnError where there is none or several."""
+def find_columns(names: Sequence[str], columns: Columns, also: Sequence[Misfit] = ()) -> None:
+    """See that each column that is asked for is there once. Raises ColumnError with all that are not."""
+    asked = [("value", columns.value), ("description", columns.description)]
+    asked = [(keyword, name) for keyword, name in asked if name] + [("where", name) for name in columns.where]
+    found = [_misfit(names, name, keyword) for keyword, name in asked]
+    misfits = [*also, *(misfit for misfit in found if misfit)]
+    if misfits:
+        raise ColumnError(misfits)
+
+
+def _misfit(names: Sequence[str], wanted: str, keyword: str) -> Misfit | None:
     if names.count(wanted) == 1:
-        return names.index(wanted)
+        return None
     listed = ", ".join(map(quoted, names[:_NAMES_SHOWN])) + (", …" if len(names) > _NAMES_SHOWN else "")
     if wanted in names:
         fact = f"names the column {quoted(wanted)}, which stands {names.count(wanted)} times"
-        raise ColumnError(keyword, "PCDC231", fact, f"the columns are {listed}", "rename one of them")
+        return Misfit(keyword, "PCDC231", fact, f"the columns are {listed}", "rename one of them")
     fact = f"names the column {quoted(wanted)}, which is not there"
     help = suggestion(wanted, frozenset(names))
-    raise ColumnError(keyword, "PCDC231", fact, f"the columns are {listed}" if names else "", help)
+    return Misfit(keyword, "PCDC231", fact, f"the columns are {listed}" if names else "", help)
 
 
 def _lines(source: SchemaSource) -> Table:
     table = Table(source)
     for start, end in source.line_spans():
-        table.add(Row(source.text[start:end], start))
+        line = source.text[start:end]
+        table.add(Row(line, start) if line.strip() else _blank(line, start))
     return table
+
+
+def _blank(line: str, at: int) -> Problem:
+    fact = "holds only blanks" if line else "is empty"
+    return Problem("PCDC216", at, fact, "every line is a choice", "remove the empty line")
 
 
 def _cells(source: SchemaSource, delimiter: str, columns: Columns) -> Table:
@@ -144,26 +173,29 @@ def _cells(source: SchemaSource, delimiter: str, columns: Columns) -> Table:
                 starts[line] if table.total >= MAX_CHOICES else _cell_at(text, starts[line], value, delimiter)
             )
             table.add(Row(row[value], at, "" if description < 0 else row[description]))
+        else:
+            table.passed += 1
     if not header:
         table.add(Problem("PCDC109", 0, "is empty", "the first row names the columns"))
     return table
 
 
 def _positions(header: list[str], columns: Columns) -> tuple[int, int, list[tuple[int, str]]]:
+    misfits, texts = list[Misfit](), dict[str, str]()
     if not columns.value:
         listed = ", ".join(map(quoted, header[:_NAMES_SHOWN]))
         fact, limit = "names no column for the value", f"the columns are {listed}"
-        raise ColumnError("source", "PCDC230", fact, limit, f'add `"value": {quoted(header[0])}`')
-    value = find_column(header, columns.value, "value")
-    description = find_column(header, columns.description, "description") if columns.description else -1
-    wanted = list[tuple[int, str]]()
+        misfits.append(Misfit("source", "PCDC230", fact, limit, f'add `"value": {quoted(header[0])}`'))
     for name, text in columns.where.items():
-        position = find_column(header, name, "where")
-        if not isinstance(text, str):
+        if isinstance(text, str):
+            texts[name] = text
+        elif name in header:
             fact, limit = f"compares {quoted(name)} with what is no text", "every cell is text"
-            raise ColumnError("where", "PCDC230", fact, limit, "write it in quotes, as it stands in the file")
-        wanted.append((position, text))
-    return value, description, wanted
+            help = "write it in quotes, as it stands in the file"
+            misfits.append(Misfit("where", "PCDC230", fact, limit, help))
+    find_columns(header, columns, misfits)
+    description = header.index(columns.description) if columns.description else -1
+    return header.index(columns.value), description, [(header.index(n), text) for n, text in texts.items()]
 
 
 def _ragged(row: list[str], header: list[str], at: int) -> Problem:
@@ -181,23 +213,27 @@ def _cell_at(text: str, start: int, position: int, delimiter: str) -> int:
     return start
 
 
-def _values(source: SchemaSource, values: Iterable[Node], columns: Columns) -> Table:
+def _values(source: SchemaSource, values: Iterable[Node | Refused], columns: Columns) -> Table:
     table, items = Table(source), tuple(values)
     keys = list(dict.fromkeys(key for item in items if isinstance(item, Object) for key in item.members))
-    named = {"value": columns.value or "value", "description": columns.description or "description"}
-    checked = [("where", key) for key in columns.where]
-    checked += [(word, named[word]) for word in named if getattr(columns, word)]
-    for keyword, key in checked if keys else ():
-        find_column(keys, key, keyword)
+    value, description = columns.value or "value", columns.description or "description"
+    if keys:
+        find_columns(keys, columns)
     for item in items:
-        row = _entry(item, named["value"], named["description"], columns.where)
-        if row is not None:
+        row = _entry(item, value, description, columns.where)
+        if row is None:
+            table.passed += 1
+        else:
             table.add(row)
     return table
 
 
-def _entry(item: Node, value: str, description: str, where: Mapping[str, Value]) -> Row | Problem | None:
+def _entry(
+    item: Node | Refused, value: str, description: str, where: Mapping[str, Value]
+) -> Row | Problem | None:
     """One item's row, or None where it is not wanted."""
+    if isinstance(item, Refused):
+        return Problem(item.code, item.at, item.fact, item.limit, item.help)
     if not isinstance(item, Object):
         if where:
             return Problem("PCDC109", item.at, "is no object", "`where` compares an object's values")
