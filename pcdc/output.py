@@ -89,7 +89,7 @@ def append_log(folder: Path, line: Mapping[str, object]) -> None:
             log.replace(folder / OLD_LOG_NAME)
     # What is no Unicode comes only from file names; this is how JSON spells it.
     data = (json.dumps(line, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, 0o666)
     try:
         os.write(descriptor, data)
     finally:

@@ -21,7 +21,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shlex
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -235,10 +237,15 @@ def read(path: Path) -> Artifact:
 def read_bytes(path: Path) -> bytes:
     """The bytes to give to `loads`: never many more than it takes. Raises ArtifactError."""
     try:
-        with path.open("rb") as file:
-            return file.read(MAX_BYTES + 1)
-    except IsADirectoryError as error:
-        raise ArtifactError(str(path), "is a folder", help="name one artifact in it") from error
+        # A pipe in a file's place must not make a service wait for a writer.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            kind = os.fstat(descriptor).st_mode
+            if stat.S_ISREG(kind):
+                with open(descriptor, "rb", closefd=False) as file:
+                    return file.read(MAX_BYTES + 1)
+        finally:
+            os.close(descriptor)
     except OSError as error:
         raise ArtifactError(
             str(path), f"cannot be read ({error.strerror})", help="build it with `pcdc build`"
@@ -247,6 +254,9 @@ def read_bytes(path: Path) -> bytes:
         raise ArtifactError(
             ascii(str(path)), f"cannot be a path ({error})", help="name a file that `pcdc build` wrote"
         ) from error
+    if stat.S_ISDIR(kind):
+        raise ArtifactError(str(path), "is a folder", help="name one artifact in it")
+    raise ArtifactError(str(path), "is not a regular file", help="name a file that `pcdc build` wrote")
 
 
 def loads(data: bytes, subject: str = "artifact") -> Artifact:

@@ -209,3 +209,9 @@ def test_the_log_never_outgrows_its_limit_and_keeps_its_latest_past(tmp_path, mo
     lines = "".join(kept).splitlines()
     assert lines[-1] == '{"number": 99}'
     assert lines == [f'{{"number": {n}}}' for n in range(100 - len(lines), 100)]
+
+
+def test_a_pipe_in_the_logs_place_is_an_error_and_nobody_waits(tmp_path):
+    os.mkfifo(tmp_path / output.LOG_NAME)
+    with pytest.raises(OSError, match="No such device"):
+        output.append_log(tmp_path, {"number": 1})

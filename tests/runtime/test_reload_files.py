@@ -190,3 +190,16 @@ def test_answers_beside_a_writer_are_those_of_the_version_alone(tmp_path, model)
                 write_atomic(path, dumps(version(number)))
                 results += [future.result() for future in asked]
     assert all(result.answers == alone[result.artifact_digest] for result in results)
+
+
+def test_a_pipe_in_the_files_place_keeps_the_old_artifact_and_nobody_waits(tmp_path, model):
+    path = put(tmp_path / "made.pcdc", 1)
+    with following(path, model) as engine:
+        path.unlink()
+        os.mkfifo(path)
+        answer = engine.run("abc")
+        assert numbers(answer) == {1}
+        assert any("is not a regular file" in warning for warning in answer.warnings)
+        path.unlink()
+        put(path, 2)
+        assert numbers(engine.run("abc")) == {2}
