@@ -6,7 +6,10 @@ import re
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
+
+from pcdc_runtime.rules import MIN_CHOICES
 
 from . import sql
 from .diagnostics import quoted
@@ -20,6 +23,7 @@ TOLD = 20
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|\$\{[A-Za-z0-9_]+\}$")
 _ORDER = re.compile(r"\border\s+by\b", re.IGNORECASE)
+_UNEXPANDED = "variables are for the URLs of databases only; write the path itself"
 ShapeCheck = Callable[[str, Object], frozenset[str]]
 
 
@@ -60,6 +64,15 @@ class Catalog:
 
 
 @dataclass(frozen=True)
+class Few:
+    """Why a catalog gives hardly any rows, for a field that has too few choices; `at` is where it asks."""
+
+    at: int
+    fact: str
+    help: str
+
+
+@dataclass(frozen=True)
 class Rows:
     """A catalog's rows as choices; where they are too many, only their `total`."""
 
@@ -67,6 +80,7 @@ class Rows:
     total: int = 0
     whole: bool = False
     uses: tuple[CatalogUse, ...] = ()
+    few: Few | None = None
 
 
 class Catalogs:
@@ -98,7 +112,8 @@ class Catalogs:
         if table is None:
             return Rows(uses=(catalog.use,))
         self._tell(catalog, table)
-        return Rows(_choices(table), table.total, not table.problems, (catalog.use,))
+        few = _few(catalog, table) if table.total < MIN_CHOICES else None
+        return Rows(_choices(table), table.total, not table.problems, (catalog.use,), few)
 
     def misplaced(self, subject: str, at: int, fact: str, limit: str) -> None:
         """Report an `x-catalog` where none can be."""
@@ -129,7 +144,10 @@ class Catalogs:
         kind = Path(source).suffix.lower()
         if kind not in FILES:
             limit = f"a catalog is a file {', '.join(FILES[:-1])} or {FILES[-1]}, or the URL of a database"
-            refuse("source", f"is of no known kind: {quoted(source)}", limit)
+            near = get_close_matches(kind, FILES, n=1)
+            help = f"did you mean `{near[0]}`?" if near else "write its rows to a CSV file"
+            help = _UNEXPANDED if "${" in source else help
+            refuse("source", f"is of no known kind: {quoted(source)}", limit, help)
             return None
         idle = ("query", "changes", *(("value", "description", "where") if kind == ".txt" else ()))
         surplus = [key for key in idle if key in node.members]
@@ -165,7 +183,7 @@ class Catalogs:
         except (OSError, ValueError) as error:
             fact = f"cannot be read ({getattr(error, 'strerror', None) or error})"
         if fact:
-            help = "its path is relative to the definition"
+            help = _UNEXPANDED if "${" in catalog.source else "its path is relative to the definition"
             subject = f"{quoted(catalog.source)}, {catalog.subject}"
             self._report.add("PCDC101", catalog.at("source"), subject, fact, "", help)
             return None
@@ -194,7 +212,7 @@ class Catalogs:
             if why.down:
                 self._down.add(catalog.source)
             subject = f"{sql.shown(catalog.source)}, {catalog.subject}"
-            self._report.add(why.code, catalog.at("source"), subject, why.fact, why.limit, why.help)
+            self._report.add(why.code, catalog.at(why.keyword), subject, why.fact, why.limit, why.help)
             return None
 
     def _tell(self, catalog: Catalog, table: Table) -> None:
@@ -207,6 +225,17 @@ class Catalogs:
         if more > 0:
             fact, at = f"has {more} more rows that cannot be read", table.problems[TOLD].at
             report.add("PCDC109", at, catalog.subject, fact, f"the first {TOLD} are named")
+
+
+def _few(catalog: Catalog, table: Table) -> Few:
+    if table.passed:
+        help = "`where` compares whole values exactly; ask for another one, or add rows"
+        fact = f"{table.total} of {table.total + table.passed} rows match `where`"
+        return Few(catalog.at("where"), fact, help)
+    fact = "has 1 row" if table.total else "has no rows"
+    if catalog.path is None:
+        return Few(catalog.at("query"), fact, "every row of the query is a choice; let it find more")
+    return Few(catalog.at("source"), fact, "every row is a choice; add rows to the file")
 
 
 def _choices(table: Table) -> tuple[Declared | None, ...]:

@@ -1,16 +1,18 @@
 """The command line: arguments in, text out. Data goes to stdout, notes and diagnostics to stderr.
 
 Exit codes: 0 clean, 1 findings in a schema, a context or by `doctor`, 2 anything else that is wrong: the
-call, a file, a model, an artifact; 130 interrupted.
+call, a file, a model, an artifact; 130 interrupted, 143 terminated.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, TextIO
@@ -23,6 +25,7 @@ from . import __version__
 from .diagnostics import RULES, Diagnostic, SchemaError, from_error, render_json, render_text, visible
 
 INTERRUPTED = 130
+TERMINATED = 143
 
 
 class Format(StrEnum):
@@ -40,12 +43,37 @@ class Scoring(StrEnum):
     trie = "trie"
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, which service managers send; it ends a command as Ctrl-C does."""
+
+
+@contextmanager
+def ends_cleanly() -> Iterator[None]:
+    """Raise Terminated in the main thread on SIGTERM, unless the process was started to ignore it."""
+
+    def end(signum: int, frame: object) -> None:
+        raise Terminated
+
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 class Commands(typer.core.TyperGroup):
     """Turns everything a command raises into a diagnostic and an exit code, unless --debug is given."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
+        except Terminated:
+            typer.echo("terminated", err=True)
+            raise typer.Exit(TERMINATED) from None
         except KeyboardInterrupt:
             typer.echo("interrupted", err=True)
             raise typer.Exit(INTERRUPTED) from None
@@ -239,7 +267,7 @@ def watch(
 
     from .watching import watch as changes
 
-    with changes(paths, model or [DEFAULT], out, poll=poll) as events:
+    with ends_cleanly(), changes(paths, model or [DEFAULT], out, poll=poll) as events:
         for change in events:
             tell(change.diagnostics)
             put(json.dumps(change.to_dict()) if as_json else str(change))

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from pcdc_runtime.artifact import Value
 from pcdc_runtime.rules import MAX_CHOICES
 
-from .catalog import Catalogs, ShapeCheck
+from .catalog import Catalogs, Few, ShapeCheck
 from .diagnostics import quoted
 from .keywords import (
     CHOICE_KEYWORDS,
@@ -48,6 +48,7 @@ class Expanded:
     description: str = ""
     whole: bool = True
     uses: tuple[CatalogUse, ...] = ()
+    few: Few | None = None
 
     @property
     def known(self) -> tuple[Declared, ...]:
@@ -225,7 +226,7 @@ class Expansion:
             return None
         assert isinstance(value, Object)
         rows = self._catalogs.read(subject, value)
-        return Expanded(rows.choices, rows.total, whole=rows.whole, uses=rows.uses)
+        return Expanded(rows.choices, rows.total, whole=rows.whole, uses=rows.uses, few=rows.few)
 
     def _described(self, subject: str, node: Node, pointer: str, place: str) -> Declared | None:
         if not isinstance(node, Object) or not any(suggestion(key, _VALUE) for key in node.members):
@@ -324,7 +325,8 @@ def _union(branches: Sequence[Expanded | None]) -> Expanded:
     groups = [branch.description for branch in read if branch.total > 1]
     whole = all(branch.whole for branch in read)
     uses = tuple(use for branch in read for use in branch.uses)
-    return Expanded(choices, total, groups[0] if len(groups) == 1 else "", whole, uses)
+    few = next((branch.few for branch in read if branch.few), None)
+    return Expanded(choices, total, groups[0] if len(groups) == 1 else "", whole, uses, few)
 
 
 def _step(node: Node | None, token: str) -> Node | None:

@@ -278,6 +278,9 @@ def _check_count(subject: str, found: Expanded, at: int, report: Report) -> None
     if found.total > MAX_CHOICES:
         help = "bucket the choices, or split the decision over two fields or calls"
         report.add("PCDC213", at, subject, f"has {found.total} choices", f"at most {MAX_CHOICES}", help)
+    elif found.total < MIN_CHOICES and found.whole and found.few:
+        few, limit = found.few, f"at least {MIN_CHOICES} choices"
+        report.add("PCDC212", few.at, f"catalog of {subject}", few.fact, limit, few.help)
     elif found.total < MIN_CHOICES and found.whole:
         many = "1 choice" if found.total else "no choices"
         if [type(d.choice.value) for d in found.known] == [bool]:

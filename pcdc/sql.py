@@ -18,6 +18,9 @@ from urllib.parse import quote, quote_plus
 
 from pcdc_runtime.rules import MAX_CHOICES
 
+from .diagnostics import quoted
+from .keywords import suggestion
+
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection
 
@@ -37,6 +40,9 @@ _CONNECT_SECONDS = {
     "pymysql": "connect_timeout",
 }
 _MESSAGE = 300
+# How SQLite, PostgreSQL and MySQL name a column that is not there.
+_MISSING = re.compile(r"(?:no such column:|\bcolumn) [\"'`]?(?:\w+\.)?(\w+)", re.IGNORECASE)
+_COLUMNS = 12
 
 
 @dataclass(frozen=True)
@@ -49,10 +55,23 @@ class Answer:
 
 
 class Unreadable(Exception):
-    """Why a database gave no rows, as parts of a diagnostic; `down` where it gives none to any query."""
+    """Why a database gave no rows, as parts of a diagnostic; `down` where it gives none to any query.
 
-    def __init__(self, code: str, fact: str, limit: str = "", help: str = "", *, down: bool = False) -> None:
+    `keyword` is the one of the catalog that is to blame.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        fact: str,
+        limit: str = "",
+        help: str = "",
+        *,
+        down: bool = False,
+        keyword: str = "source",
+    ) -> None:
         super().__init__(code, fact, limit, help)
+        self.keyword = keyword
         self.code, self.fact, self.limit, self.help, self.down = code, fact, limit, help, down
 
 
@@ -72,9 +91,9 @@ def ask(url: str, query: str, folder: Path) -> Answer:
         fact, help = "needs SQLAlchemy, which is not installed", "pip install 'pcdc[sql]'"
         raise Unreadable("PCDC404", fact, "", help) from None
     target, secrets = _target(url, folder)
-    deadline, connected = time.monotonic() + TIMEOUT, threading.Event()
+    deadline, connected, columns = time.monotonic() + TIMEOUT, threading.Event(), list[str]()
     try:
-        return _within(TIMEOUT, lambda: _fetch(target, query, deadline, connected))
+        return _within(TIMEOUT, lambda: _fetch(target, query, deadline, connected, columns))
     except Unreadable:
         raise
     except sqlalchemy.exc.NoSuchModuleError:
@@ -91,9 +110,11 @@ def ask(url: str, query: str, folder: Path) -> Answer:
         # What PostgreSQL says in full holds the name of a cursor, another one each time.
         text = getattr(getattr(reason, "diag", None), "message_primary", None) or str(reason)
         told = _redacted(" ".join(text.split()), secrets)[:_MESSAGE] or type(reason).__name__
-        help = "check that it is up and that the query runs there"
+        down = not connected.is_set()
+        help = "; ".join([*columns, "check that it is up and that the query runs there"])
+        keyword = "source" if down else "query"
         raise Unreadable(
-            "PCDC110", f"cannot be read ({told})", "", help, down=not connected.is_set()
+            "PCDC110", f"cannot be read ({told})", "", help, down=down, keyword=keyword
         ) from None
 
 
@@ -193,8 +214,11 @@ def _within(seconds: float, work: Callable[[], Answer]) -> Answer:
     return outcome
 
 
-def _fetch(target: URL, query: str, deadline: float, connected: threading.Event) -> Answer:
+def _fetch(
+    target: URL, query: str, deadline: float, connected: threading.Event, columns: list[str]
+) -> Answer:
     from sqlalchemy import create_engine
+    from sqlalchemy.exc import DBAPIError
     from sqlalchemy.pool import NullPool
 
     option = _CONNECT_SECONDS.get(target.get_driver_name())
@@ -205,12 +229,37 @@ def _fetch(target: URL, query: str, deadline: float, connected: threading.Event)
         _refuse_writes(connection, deadline)
         # Without parameters a driver leaves `%` and `:` in the query alone.
         options = {"no_parameters": True, "stream_results": True, "max_row_buffer": ROWS}
-        result = connection.exec_driver_sql(query, execution_options=options)
+        try:
+            result = connection.exec_driver_sql(query, execution_options=options)
+        except DBAPIError as error:
+            missing = _MISSING.search(str(error.orig))
+            if missing:
+                columns += _near_columns(connection, query, missing.group(1))
+            raise
         if not result.returns_rows:
-            raise Unreadable("PCDC110", "cannot be read (the query gives no rows)", "", "write a `select`")
+            fact, help = "cannot be read (the query gives no rows)", "write a `select`"
+            raise Unreadable("PCDC110", fact, "", help, keyword="query")
         rows = [tuple(row) for row in result.fetchmany(ROWS)]
         rest = sum(len(part) for part in result.partitions(ROWS)) if len(rows) == ROWS else 0
         return Answer(tuple(result.keys()), tuple(rows), len(rows) + rest)
+
+
+def _near_columns(connection: Connection, query: str, missing: str) -> list[str]:
+    """The column that was meant, or those of the tables that the query names; none where nobody knows."""
+    from sqlalchemy import inspect
+    from sqlalchemy.exc import SQLAlchemyError
+
+    words = frozenset(re.findall(r"\w+", query.lower()))
+    try:
+        connection.rollback()
+        catalog = inspect(connection)
+        tables = [t for t in (*catalog.get_table_names(), *catalog.get_view_names()) if t.lower() in words]
+        names = list(dict.fromkeys(column["name"] for t in tables for column in catalog.get_columns(t)))
+    except SQLAlchemyError:
+        return []
+    more = ", …" if len(names) > _COLUMNS else ""
+    listed = f"the columns are {', '.join(map(quoted, names[:_COLUMNS]))}{more}" if names else ""
+    return [hint for hint in (suggestion(missing, frozenset(names)) or listed,) if hint]
 
 
 def _refuse_writes(connection: Connection, deadline: float) -> None:

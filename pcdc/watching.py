@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from pcdc_runtime import models
+from pcdc_runtime.models import DEFAULT, resolve
 
 from .build import BuildReport, TargetResult, build, find_sources, real, source_folders
 from .diagnostics import Diagnostic, render_json, visible
@@ -86,7 +86,7 @@ def _why(target: TargetResult) -> str:
 
 def watch(
     paths: Sequence[str | Path] | str | Path,
-    model_names: Sequence[str] | str = models.DEFAULT,
+    models: Sequence[str] | str = DEFAULT,
     out: str | Path = "build",
     *,
     poll: float | None = None,
@@ -99,9 +99,9 @@ def watch(
     a model that is not there.
     """
     folders = [paths] if isinstance(paths, str | Path) else paths
-    names = [model_names] if isinstance(model_names, str) else model_names
+    names = [models] if isinstance(models, str) else models
     for name in names:
-        models.resolve(name, weights=False)
+        resolve(name, weights=False)
     return Watch([Path(p) for p in folders], names, Path(out), poll, sql_interval)
 
 

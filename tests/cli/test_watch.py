@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from command_line import ROOT
 from families import family_folder
+from pcdc_runtime.errors import ModelNotFoundError
 from saving import PATTERNS, mount
 from watched import Watched, built, choices
 
@@ -363,13 +364,13 @@ def test_every_model_of_a_source_is_built(start, schemas, tmp_path):
 
 
 def test_a_model_that_is_not_there_is_an_error_at_once(schemas, tmp_path):
-    with pytest.raises(pcdc.watching.models.ModelNotFoundError):
+    with pytest.raises(ModelNotFoundError):
         pcdc.watch(schemas, str(tmp_path / "none"), tmp_path / "out")
 
 
 def test_it_is_public_whatever_was_imported_before(schemas, tmp_path):
     threads = threading.active_count()
-    with pcdc.watch([str(schemas)], [MODEL], str(tmp_path / "out")) as changes:
+    with pcdc.watch(paths=str(schemas), models=MODEL, out=str(tmp_path / "out")) as changes:
         first = next(changes)
         assert isinstance(first, pcdc.ChangeSet)
         assert threading.active_count() > threads

@@ -28,8 +28,10 @@ class Running:
             command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         self.lines, self.notes = queue.Queue(), []
-        for stream, put in ((self.process.stdout, self.lines.put), (self.process.stderr, self.notes.append)):
-            threading.Thread(target=self._read, args=(stream, put), daemon=True).start()
+        streams = (self.process.stdout, self.lines.put), (self.process.stderr, self.notes.append)
+        self.readers = [threading.Thread(target=self._read, args=pair, daemon=True) for pair in streams]
+        for reader in self.readers:
+            reader.start()
 
     @staticmethod
     def _read(stream, put):
@@ -88,6 +90,18 @@ def test_each_event_is_one_line_and_ctrl_c_ends_it_with_130(run, source, tmp_pat
     notes = "".join(program.notes)
     assert notes.count("error[PCDC105]") == 1
     assert "Traceback" not in notes
+
+
+def test_sigterm_ends_it_as_cleanly_with_143(run, tmp_path):
+    program = run()
+    program.line()
+    program.process.send_signal(signal.SIGTERM)
+    assert program.process.wait(LONG) == 143
+    program.readers[1].join(LONG)
+    assert program.notes[-1] == "terminated\n"
+    assert "Traceback" not in "".join(program.notes)
+    # What is left is the artifact, its log and the cache: nothing half written.
+    assert [p.name for p in (tmp_path / "out").rglob("*") if "tmp" in p.name] == []
 
 
 @pytest.mark.parametrize("more", [[], ["--poll", "0.2"]], ids=["events", "poll"])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -76,3 +78,56 @@ def test_empty_cells_are_no_duplicates_of_each_other(found):
     told = found({"source": "t.csv", "value": "b"}, {"t.csv": "a,b\n1,\n2,\n3,x\n"})
     assert [(d.code, d.location.line) for d in told] == [("PCDC216", 2), ("PCDC216", 3)]
     assert all(d.help.endswith("or remove the row") for d in told)
+
+
+@pytest.mark.parametrize(
+    ("catalog", "content", "fact", "at"),
+    [
+        ({"where": {"active": "maybe"}}, TABLE, "0 of 3 rows match `where`", {"active": "maybe"}),
+        ({"where": {"active": "no"}}, TABLE, "1 of 3 rows match `where`", {"active": "no"}),
+        ({}, "code\n", "has no rows", "t.csv"),
+        ({}, "code\nB\n", "has 1 row", "t.csv"),
+    ],
+)
+def test_too_few_rows_are_told_where_the_catalog_asks(found, catalog, content, fact, at):
+    (told,) = found({"source": "t.csv", "value": "code", **catalog}, {"t.csv": content})
+    assert (told.code, told.subject, told.fact) == ("PCDC212", 'catalog of field "team"', fact)
+    assert told.excerpt[told.location.column - 1 :].startswith(json.dumps(at))
+    assert ("`where`" in told.help, "add rows" in told.help) == ("where" in catalog, True)
+
+
+def test_one_row_is_enough_beside_another_choice(tmp_path):
+    (tmp_path / "t.txt").write_text("a\n", encoding="utf-8")
+    catalog = {"type": "string", "x-catalog": {"source": "t.txt"}}
+    path = tmp_path / "schema.json"
+    path.write_text(json.dumps({"f": {"description": "?", "anyOf": [catalog, {"type": "null"}]}}))
+    assert parse_file(path)[1] == []
+
+
+@pytest.mark.parametrize(
+    ("source", "help"),
+    [
+        ("t.cvs", "did you mean `.csv`?"),
+        ("t.jsn", "did you mean `.json`?"),
+        ("t.xyz", "write its rows to a CSV file"),
+        ("${FOLDER}/t.csv", "variables are for the URLs of databases only"),
+        ("${FOLDER}/t", "variables are for the URLs of databases only"),
+    ],
+)
+def test_a_source_that_is_nearly_right_is_told_what_was_meant(found, source, help):
+    (told,) = found({"source": source, "value": "code"}, {})
+    assert help in told.help
+
+
+@pytest.mark.parametrize(
+    ("column", "help"), [("lable", "did you mean `label`?"), ("zz", 'the columns are "code", "label"')]
+)
+def test_a_query_that_fails_is_told_at_the_query_with_the_columns_that_there_are(
+    found, tmp_path, column, help
+):
+    with closing(sqlite3.connect(tmp_path / "ops.db")) as database:
+        database.execute("create table teams (code text, label text)")
+    query = f"select {column} from teams order by code"
+    (told,) = found({"source": "sqlite:///ops.db", "query": query}, {})
+    assert (told.code, told.help.startswith(help)) == ("PCDC110", True)
+    assert told.excerpt[told.location.column - 1 :].startswith(json.dumps(query))
