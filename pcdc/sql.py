@@ -252,6 +252,10 @@ def _near_columns(connection: Connection, query: str, missing: str) -> list[str]
     words = frozenset(re.findall(r"\w+", query.lower()))
     try:
         connection.rollback()
+        if connection.dialect.name == "sqlite":
+            # From here on only pcdc itself asks, with pragmas that a user's query may not use.
+            raw: Any = connection.connection.driver_connection
+            raw.set_authorizer(None)
         catalog = inspect(connection)
         tables = [t for t in (*catalog.get_table_names(), *catalog.get_view_names()) if t.lower() in words]
         names = list(dict.fromkeys(column["name"] for t in tables for column in catalog.get_columns(t)))
