@@ -130,6 +130,11 @@ def slow():
     return model
 
 
+def run_beside(interrupt, engine, context):
+    threading.Thread(target=interrupt).start()
+    return engine.run(context)
+
+
 def test_an_interrupted_request_ends_before_its_next_pass_and_the_engine_goes_on(slow):
     chunks = 100
 
@@ -140,8 +145,7 @@ def test_an_interrupted_request_ends_before_its_next_pass_and_the_engine_goes_on
     with Engine(ARTIFACT, loaded(slow)) as engine:
         expected = engine.run("short").values
         with pytest.raises(KeyboardInterrupt):
-            threading.Thread(target=interrupt).start()
-            engine.run("x" * (CHUNK * chunks))
+            run_beside(interrupt, engine, "x" * (CHUNK * chunks))
         assert engine.run("short").values == expected
     assert slow.appended.count(CHUNK) < chunks
 
@@ -158,8 +162,7 @@ def test_an_interrupt_drops_only_the_request_that_waits(slow):
         other = engine.submit("y" * (CHUNK * 20))
         slow.started.wait()
         with pytest.raises(KeyboardInterrupt):
-            threading.Thread(target=interrupt).start()
-            engine.run("x" * (CHUNK * 20))
+            run_beside(interrupt, engine, "x" * (CHUNK * 20))
         assert other.result().values == engine.run("y" * (CHUNK * 20)).values
 
 
