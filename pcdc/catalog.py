@@ -147,7 +147,7 @@ class Catalogs:
             near = get_close_matches(kind, FILES, n=1)
             help = f"did you mean `{near[0]}`?" if near else "write its rows to a CSV file"
             help = _UNEXPANDED if "${" in source else help
-            refuse("source", f"is of no known kind: {quoted(source)}", limit, help)
+            refuse("source", f"is of no known kind: {quoted(sql.shown(source))}", limit, help)
             return None
         idle = ("query", "changes", *(("value", "description", "where") if kind == ".txt" else ()))
         surplus = [key for key in idle if key in node.members]
@@ -197,22 +197,29 @@ class Catalogs:
             fact, limit = "has no `order by`", "choices keep the order of the rows, and ties go to the first"
             help = "add `order by` to the query"
             self._report.add("PCDC254", catalog.at("query"), f"query of {catalog.subject}", fact, limit, help)
-        key = catalog.source, query
-        if key not in self._answers:
-            self._answers[key] = self._asked(catalog, query, folder)
-        answer = self._answers[key]
+        answer = self._answer(catalog, "query", folder)
+        if "changes" in catalog.node.members:
+            # Those who wait for changes would wait in vain, and say nothing.
+            self._answer(catalog, "changes", folder)
         return None if answer is None else _answered(catalog, answer)
 
-    def _asked(self, catalog: Catalog, query: str, folder: Path) -> sql.Answer | None:
+    def _answer(self, catalog: Catalog, keyword: str, folder: Path) -> sql.Answer | None:
+        key = catalog.source, catalog.text(keyword)
+        if key not in self._answers:
+            self._answers[key] = self._asked(catalog, keyword, folder)
+        return self._answers[key]
+
+    def _asked(self, catalog: Catalog, keyword: str, folder: Path) -> sql.Answer | None:
         if catalog.source in self._down:
             return None
         try:
-            return sql.ask(catalog.source, query, folder)
+            return sql.ask(catalog.source, catalog.text(keyword), folder)
         except sql.Unreadable as why:
             if why.down:
                 self._down.add(catalog.source)
             subject = f"{sql.shown(catalog.source)}, {catalog.subject}"
-            self._report.add(why.code, catalog.at(why.keyword), subject, why.fact, why.limit, why.help)
+            at = catalog.at(keyword if why.keyword == "query" else why.keyword)
+            self._report.add(why.code, at, subject, why.fact, why.limit, why.help)
             return None
 
     def _tell(self, catalog: Catalog, table: Table) -> None:

@@ -26,13 +26,16 @@ MAX_DIGITS = 1000
 NOWHERE = -1
 
 _EXCERPT = 96
-_MAX_URL = 1000
-# A password in a URL between quotes; a variable that stands for one may be seen.
-_PASSWORD = re.compile(
-    r"""://[^\s":/@]*:(?!\$\{\w+\}@)((?:[^"\\]|\\.){0,500})(?=@)"""
-    r"""|[?&][^\s"=&]*(?:pass|pwd|secret|token|key)[^\s"=&]*=(?!\$\{\w+\}[&"])([^"&]{0,500})(?=[&"])""",
-    re.IGNORECASE,
+_LITERAL = r'(?:[^"\\]|\\.)*'
+_SOURCE_KEY = "".join(rf"(?:{letter}|\\u00{ord(letter):02x})" for letter in "source")
+# The source of a catalog, however it is spelled; where it may be more than a path, none of it is shown.
+_SOURCE = re.compile(rf'"{_SOURCE_KEY}"\s*:\s*"({_LITERAL})', re.IGNORECASE | re.DOTALL)
+_MORE_THAN_A_PATH = re.compile(r"[:@%=?&;\\]")
+# Anything like a URL, also where quotes do not pair.
+_URL = re.compile(
+    r'(?<![\w+.-])[a-z][\w+.-]{0,40}(?::|\\u003a)(?![\s"])((?:[^"\\\r\n]|\\[^\r\n])*)', re.IGNORECASE
 )
+_LOGIN = re.compile(r"[@=]|\\u00(?:40|3d)|%(?:40|3d)", re.IGNORECASE)
 _LINE_BREAK = re.compile(r"\r\n|\n|\r")
 
 
@@ -139,21 +142,25 @@ class SchemaSource:
             end -= 1
         first = max(start, min(at - _EXCERPT // 2, end - _EXCERPT))
         last = min(end, first + _EXCERPT)
-        around = max(start, first - _MAX_URL), min(end, last + _MAX_URL)
-        line = _without_passwords(self.text[slice(*around)])
-        before = ("…" if first > start else "") + visible(line[first - around[0] : at - around[0]])
-        after = visible(line[at - around[0] : last - around[0]]) + ("…" if last < end else "")
+        line = self._masked(first, last)
+        before = ("…" if first > start else "") + visible(line[: at - first])
+        after = visible(line[at - first :]) + ("…" if last < end else "")
         return f"{number:5} | {before}{after}\n      | {' ' * _width(before)}^"
 
+    @cached_property
+    def _secrets(self) -> list[tuple[int, int]]:
+        sources = (m.span(1) for m in _SOURCE.finditer(self.text) if _MORE_THAN_A_PATH.search(m[1]))
+        urls = (m.span(1) for m in _URL.finditer(self.text) if _LOGIN.search(m[1]))
+        return [*sources, *urls]
 
-def _without_passwords(line: str) -> str:
-    """A line with asterisks for every character of a password in it, so that places stay."""
-
-    def hide(match: re.Match[str]) -> str:
-        password = match[match.lastindex or 0]
-        return match[0][: -len(password) or None] + "*" * len(password)
-
-    return _PASSWORD.sub(hide, line)
+    def _masked(self, first: int, last: int) -> str:
+        """A part of the text with asterisks for what may hold a password, so that places stay."""
+        line = self.text[first:last]
+        for start, end in self._secrets:
+            low, high = max(start, first), min(end, last)
+            if low < high:
+                line = line[: low - first] + "*" * (high - low) + line[high - first :]
+        return line
 
 
 def _width(text: str) -> int:

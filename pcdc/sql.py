@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import re
+import sqlite3
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote, quote_plus, unquote
 
 from pcdc_runtime.rules import MAX_CHOICES
 
@@ -30,9 +31,8 @@ ROWS = MAX_CHOICES + 1
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 # Where a port stands. Elsewhere a variable is put in after the URL is taken apart, and needs no escapes.
 _PORT = re.compile(r"(?<=:)\$\{([A-Za-z_][A-Za-z0-9_]*)\}(?=[/?]|$)")
-_PASSWORD = re.compile(r"(://[^:/@]*:)(?!\$\{\w+\}@).*@")
-_SECRET_NAME = r"[^?&=]*(?:pass|pwd|secret|token|key)[^?&=]*"
-_SECRET_OPTION = re.compile(rf"([?&]{_SECRET_NAME}=)[^&]*", re.IGNORECASE)
+_PARTS = re.compile(r"([\w+.-]+)://(.*)", re.DOTALL)
+_PLACE = re.compile(r"(?:[^\s:/?#@&;=%]*|\[[0-9a-fA-F:.]+\])(?::(?:\d+|\$\{\w+\}))?(?:/[^\s:?#@&;=%]*)?")
 _CONNECT_SECONDS = {
     "pysqlite": "timeout",
     "psycopg": "connect_timeout",
@@ -76,8 +76,23 @@ class Unreadable(Exception):
 
 
 def shown(url: str) -> str:
-    """A database URL as it may be shown: variables by name, and no password that stands in it."""
-    return _SECRET_OPTION.sub(r"\1***", _PASSWORD.sub(r"\1***@", url))
+    """A database URL as it may be shown: kind, host and database, without user and options.
+
+    Of what is no such URL only what stands before its first colon.
+    """
+    if _VARIABLE.fullmatch(url):
+        return url
+    parts = _PARTS.fullmatch(url)
+    if parts is None:
+        head, colon, _ = url.partition(":")
+        return f"{head}:..." if colon else url
+    kind, rest = parts.groups()
+    place, _, options = rest.partition("?")
+    if kind.startswith("sqlite") and rest.startswith("/"):
+        return f"{kind}://{place}"
+    place = place.rpartition("@")[2]
+    # An unescaped `?` or `@` in a password leaves no sure place where the password ends.
+    return f"{kind}://{place if _PLACE.fullmatch(place) and '@' not in options else '...'}"
 
 
 def ask(url: str, query: str, folder: Path) -> Answer:
@@ -140,14 +155,30 @@ def _target(url: str, folder: Path) -> tuple[URL, frozenset[str]]:
         database=_expanded(given.database),
         query=options,
     )
-    hidden = [str(target.password or ""), text if whole else ""]
-    hidden += [str(value) for key, value in options.items() if re.fullmatch(_SECRET_NAME, key, re.IGNORECASE)]
-    secrets = frozenset(
-        form for value in hidden if value for form in (value, quote(value), quote_plus(value))
-    )
+    secrets = _secrets(url, text, target)
     if target.get_backend_name() == "sqlite" and target.database not in (None, "", ":memory:"):
         target = _read_only_file(target, folder)
     return target, secrets
+
+
+def _secrets(url: str, text: str, target: URL) -> frozenset[str]:
+    """What a driver may say of a URL and nobody may read: password, options, variables and the whole."""
+    login = text.rpartition("@")[0].partition("://")[2].partition(":")[2]
+    options = [str(part) for value in target.query.values() for part in _parts(value)]
+    hidden = [url, text, str(target.password or ""), login, *re.split("[:/@]", login), *options]
+    hidden += [os.environ[name] for name in _VARIABLE.findall(url) + _VARIABLE.findall(text)]
+    # Options of ODBC stand in one option: `DRIVER=x;PWD=y`.
+    hidden += [pair.partition("=")[2].strip("{}") for value in options for pair in re.split("[;&]", value)]
+    forms = [
+        form
+        for value in hidden
+        for form in (value, quote(value), quote_plus(value), repr(value)[1:-1], unquote(value))
+    ]
+    return frozenset(form for given in forms for form in (given, " ".join(given.split())) if form.strip())
+
+
+def _parts(value: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else value
 
 
 def _read_only_file(target: URL, folder: Path) -> URL:
@@ -275,3 +306,22 @@ def _refuse_writes(connection: Connection, deadline: float) -> None:
         raw: Any = connection.connection.driver_connection
         raw.set_progress_handler(lambda: time.monotonic() > deadline, 10_000)
         connection.exec_driver_sql("pragma query_only = on")
+        raw.set_authorizer(_only_reads)
+
+
+def _only_reads(action: int, first: str | None, second: str | None, *_: str | None) -> int:
+    """Allows an SQLite statement what reading needs: `attach` and `vacuum into` would make files."""
+    reads = action in (
+        sqlite3.SQLITE_SELECT,
+        sqlite3.SQLITE_READ,
+        sqlite3.SQLITE_FUNCTION,
+        sqlite3.SQLITE_RECURSIVE,
+    )
+    # Tables of extensions, such as full text search, ask for their version and declare their columns; an
+    # update of the declarations themselves SQLite refuses.
+    reads = reads or (action, first) in (
+        (sqlite3.SQLITE_PRAGMA, "data_version"),
+        (sqlite3.SQLITE_UPDATE, "sqlite_master"),
+    )
+    loads = action == sqlite3.SQLITE_FUNCTION and str(second).lower() == "load_extension"
+    return sqlite3.SQLITE_OK if reads and not loads else sqlite3.SQLITE_DENY

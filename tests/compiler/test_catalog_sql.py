@@ -286,19 +286,28 @@ def test_no_password_reaches_an_artifact_a_log_or_a_message(server, tmp_path, mo
     told += caplog.text + "".join(capfd.readouterr())
     for secret in (SECRET, escaped, postgres.PASSWORD, "hunter2"):
         assert secret not in told
-    assert "${PCDC_TEST_PASSWORD}@" in told
+    assert "postgresql+psycopg://127.0.0.1:1/postgres, catalog of" in told
 
 
 @pytest.mark.parametrize(
     ("url", "expected"),
     [
-        ("postgresql://u:p@h/d", "postgresql://u:***@h/d"),
-        ("postgresql://u:p@:/x@h:1/d", "postgresql://u:***@h:1/d"),
-        ("postgresql://u@h/d?password=p&sslmode=x", "postgresql://u@h/d?password=***&sslmode=x"),
+        ("postgresql://u:p@h/d", "postgresql://h/d"),
+        ("postgresql://u:p@:/x@h:1/d", "postgresql://h:1/d"),
+        ("postgresql://u:p\nq@h/d", "postgresql://h/d"),
+        ("postgresql://u:p?q@h/d", "postgresql://..."),
+        ("postgresql://u:p/d", "postgresql://..."),
+        ("postgresql://u@h/d?password=p&sslmode=x", "postgresql://h/d"),
+        ("postgresql://h/d?user=u&%70assword=p", "postgresql://h/d"),
+        ("postgresql://h/d?a=b;password=p", "postgresql://h/d"),
+        ("postgresql://h/d;password=p", "postgresql://..."),
+        ("mssql+pyodbc:///?odbc_connect=DRIVER%3Dx%3BPWD%3Dp", "mssql+pyodbc:///"),
+        ("postgresql:/u:p@h/d", "postgresql:..."),
+        ("postgresql:u:p@h/d", "postgresql:..."),
         ("sqlite:///a:b@c.db", "sqlite:///a:b@c.db"),
-        ("postgresql://u:${P}@h/d", "postgresql://u:${P}@h/d"),
-        ("postgresql://u:x${P}@h/d", "postgresql://u:***@h/d"),
+        ("postgresql://u:${P}@${H}:${N}/d", "postgresql://${H}:${N}/d"),
         ("${DATABASE_URL}", "${DATABASE_URL}"),
+        ("teams.csv", "teams.csv"),
     ],
 )
 def test_a_shown_url_has_no_password(url, expected):
@@ -324,9 +333,10 @@ def test_any_part_of_a_url_may_come_from_the_environment(server, environment, tm
     SQLite(tmp_path).execute("insert into tariff values ('B', '', 1)")
     monkeypatch.setenv("WHOLE", SQLite.url)
     assert len(choices(catalog(tmp_path, "${WHOLE}"))) == 2
-    monkeypatch.setenv("PORT", "1")
+    monkeypatch.setenv("PORT", "70001")
     (refused,) = findings(catalog(tmp_path, "postgresql+psycopg://u:${NAME}@127.0.0.1:${PORT}/d"))
-    assert "port 1" in refused.fact
+    assert "invalid port number" in refused.fact
+    assert "70001" not in refused.fact
 
 
 @pytest.mark.parametrize("name", ["missing.db", ".", "pipe.db", "text.db"])
@@ -390,3 +400,95 @@ def test_a_driver_that_is_not_installed_is_named(tmp_path):
         warnings.simplefilter("error")
         found = finding(catalog(tmp_path, "mysql+mysqldb://u:p@h/d"))
     assert (found.code, "MySQLdb" in found.fact) == ("PCDC404", True)
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        r"postgresql+psycopg:\/\/u:S3cret@127.0.0.1:1\/d",
+        r"postgresql+psycopg://u\u003aS3cret@127.0.0.1:1/d",
+        r"postgresql+psycopg://u:S3cret\nx@127.0.0.1:1/d",
+        "postgresql+psycopg://127.0.0.1:1/d?user=u&%70assword=S3cret",
+        "postgresql+psycopg://127.0.0.1:1/d?a=b;password=S3cret",
+        "mssql+pyodbc:///?odbc_connect=DRIVER%3Dx%3BPWD%3DS3cret",
+        "sqlite:///goods.json?nothing=S3cret",
+        "postgresql:/u:S3cret@h/d",
+        "postgresql:u:S3cret@h/d",
+        "postgresql: u:S3cret@h/d",
+    ],
+)
+@pytest.mark.parametrize("broken", ["", ",,", '"'])
+def test_no_spelling_of_a_url_shows_its_password(tmp_path, spelling, broken):
+    path = tmp_path / "goods.json"
+    path.write_text(
+        '{"code": {"description": "?", "x-catalog": {"query": "select 1 order by 1", '
+        f'"source": "{spelling}"{broken}}}}}}}',
+        encoding="utf-8",
+    )
+    found = findings(path)
+    assert found
+    assert "S3cret" not in render_text(found) + render_json(found)
+
+
+def test_what_a_driver_says_holds_nothing_of_a_url(tmp_path, monkeypatch):
+    monkeypatch.setenv("PCDC_TEST_NAME", "variable/1")
+    url = "postgresql+psycopg://u:pass%2Fword@h/${PCDC_TEST_NAME}?sslmode=mode&o=PWD%3Dinner"
+
+    def fail(target, *_):
+        raise OSError(f"{url} {target.password} {target.database} {dict(target.query)} inner")
+
+    monkeypatch.setattr(sql, "_fetch", fail)
+    with pytest.raises(sql.Unreadable) as caught:
+        sql.ask(url, "select 1", tmp_path)
+    for secret in ("pass%2Fword", "pass/word", "variable/1", "'mode'", "inner"):
+        assert secret not in caught.value.fact
+    assert "***" in caught.value.fact
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "attach 'new.db' as x",
+        "detach main",
+        "vacuum into 'new.db'",
+        "pragma query_only = off",
+        "select load_extension('new.db')",
+    ],
+)
+def test_a_statement_of_sqlite_that_does_not_read_makes_no_file(tmp_path, monkeypatch, query):
+    monkeypatch.chdir(tmp_path)
+    SQLite(tmp_path).execute("create table tariff (code, label, active)")
+    with pytest.raises(sql.Unreadable, match="PCDC110"):
+        sql.ask(SQLite.url, query, tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["ops.db"]
+
+
+def test_views_recursion_and_full_text_search_are_read(tmp_path):
+    SQLite(tmp_path).execute(
+        "create virtual table notes using fts5(code)",
+        "insert into notes values ('a horse')",
+        "create view seen as select upper(code) as code from notes",
+    )
+    recursive = "with recursive n(i) as (select 1 union all select i + 1 from n where i < 3) select i from n"
+    for query, rows in (
+        ("select code from notes where notes match 'horse'", (("a horse",),)),
+        ("select code from seen order by 1", (("A HORSE",),)),
+        (recursive, ((1,), (2,), (3,))),
+        ("select value from json_each('[7]')", ((7,),)),
+    ):
+        assert sql.ask(SQLite.url, query, tmp_path).rows == rows
+
+
+@pytest.mark.parametrize("changes", ["attach 'new.db' as x", "vacuum into 'new.db'", "selec 1", "commit"])
+def test_changes_that_cannot_be_asked_for_are_told_where_they_stand(tmp_path, monkeypatch, changes):
+    monkeypatch.chdir(tmp_path)
+    SQLite(tmp_path).execute(
+        "create table tariff (code, label, active)", "insert into tariff values ('A', '', 1), ('B', '', 1)"
+    )
+    path = catalog(tmp_path, SQLite.url, changes=changes)
+    found = finding(path)
+    assert (found.code, found.location.column) == (
+        "PCDC110",
+        path.read_text("utf-8").index(f'"{changes}') + 1,
+    )
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["goods.json", "ops.db"]

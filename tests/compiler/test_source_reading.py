@@ -108,11 +108,17 @@ def test_the_name_is_the_stem_unless_one_is_given(tmp_path):
 @pytest.mark.parametrize(
     ("line", "shown"),
     [
-        ('"postgresql://u:p/w@x@host:1/d"', '"postgresql://u:*****@host:1/d"'),
-        ('"mysql://u@h/d?Password=pw&x=1"', '"mysql://u@h/d?Password=**&x=1"'),
-        (r'"x://u:p\"w@h", "b@c"', '"x://u:****@h", "b@c"'),
-        ('"postgresql://u:${PW}@h/d?token=${T}"', '"postgresql://u:${PW}@h/d?token=${T}"'),
-        ('"see http://host:80/x?a=1&b=2"', '"see http://host:80/x?a=1&b=2"'),
+        ('"postgresql://u:p/w@x@host:1/d"', '"postgresql:******************"'),
+        ('"mysql://u@h/d?Password=pw&x=1"', '"mysql:***********************"'),
+        (r'"x://u:p\"w@h", "b@c"', '"x:**********", "b@c"'),
+        (r'"x:\/\/u\u003ap\u0040h"', '"x:*******************"'),
+        (r'"x\u003a//u:p@h"', r'"x\u003a*******"'),
+        ("'source': 'x:u:p@h',", "'source': 'x:*******"),
+        ('"x://u:p@h', '"x:*******'),
+        ('"see http://host:80/x", "at": "12:30"', '"see http://host:80/x", "at": "12:30"'),
+        ('"source": "a/b.csv"', '"source": "a/b.csv"'),
+        ('"source" : "x: u:p@h", "query": "a:b"', '"source" : "********", "query": "a:b"'),
+        (r'"\u0073ource":"u\u003ap"', r'"\u0073ource":"********"'),
     ],
 )
 def test_an_excerpt_never_shows_a_password(line, shown):
