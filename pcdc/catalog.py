@@ -142,9 +142,10 @@ class Catalogs:
                 return None
             return Catalog(name, node, source, None)
         kind = Path(source).suffix.lower()
-        if kind not in FILES:
+        # A colon and an @ make a mistyped URL, which may hold a password: no path, and not to be shown.
+        if kind not in FILES or {":", "@"} <= set(source):
             limit = f"a catalog is a file {', '.join(FILES[:-1])} or {FILES[-1]}, or the URL of a database"
-            near = get_close_matches(kind, FILES, n=1)
+            near = get_close_matches(kind, FILES, n=1) if kind not in FILES else []
             help = f"did you mean `{near[0]}`?" if near else "write its rows to a CSV file"
             help = _UNEXPANDED if "${" in source else help
             refuse("source", f"is of no known kind: {quoted(sql.shown(source))}", limit, help)

@@ -196,17 +196,22 @@ def common(
     """Compile closed-question schemas once, answer every field from one prefill and one tree pass."""
 
 
+Sources = Annotated[
+    list[Path], typer.Argument(parser=_path, metavar="PATHS...", help="Schema files, or folders of them.")
+]
+Models = Annotated[
+    list[str] | None, typer.Option("--model", "-m", help="Alias, hub id or local folder; repeatable.")
+]
+Out = Annotated[
+    Path, typer.Option("--out", "-o", parser=_path, metavar="PATH", help="Where artifacts are written.")
+]
+
+
 @app.command()
 def build(
-    paths: Annotated[
-        list[Path], typer.Argument(parser=_path, metavar="PATHS...", help="Schema files, or folders of them.")
-    ],
-    model: Annotated[
-        list[str] | None, typer.Option("--model", "-m", help="Alias, hub id or local folder; repeatable.")
-    ] = None,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", parser=_path, metavar="PATH", help="Where artifacts are written.")
-    ] = Path("build"),
+    paths: Sources,
+    model: Models = None,
+    out: Out = Path("build"),
     explain: Annotated[bool, typer.Option("--explain", help="Say why each target was built or not.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Compile even where nothing changed.")] = False,
     format: Annotated[Format, typer.Option("--format", help="How results are printed.")] = Format.text,
@@ -238,15 +243,9 @@ def build(
 
 @app.command()
 def watch(
-    paths: Annotated[
-        list[Path], typer.Argument(parser=_path, metavar="PATHS...", help="Schema files, or folders of them.")
-    ],
-    model: Annotated[
-        list[str] | None, typer.Option("--model", "-m", help="Alias, hub id or local folder; repeatable.")
-    ] = None,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", parser=_path, metavar="PATH", help="Where artifacts are written.")
-    ] = Path("build"),
+    paths: Sources,
+    model: Models = None,
+    out: Out = Path("build"),
     poll: Annotated[
         float | None,
         typer.Option(

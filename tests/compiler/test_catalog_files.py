@@ -357,3 +357,10 @@ def test_from_python_a_catalog_is_refused_with_a_way_out():
     assert (found.code, "needs a definition file" in found.fact) == ("PCDC226", True)
     rows = iter(["a", "b"])
     assert StructuredSchema([FieldDefinition("team", "enum", "?", rows)]).schema.fields[0].choices
+
+
+@pytest.mark.parametrize("source", ["postgresql:u:S3cret@h/d.csv", "postgresql:/u:S3cret@h/d.json"])
+def test_a_mistyped_url_that_ends_like_a_file_is_refused_without_its_password(parsed, source):
+    found = parsed({"source": source, "value": "code"}, {})
+    assert [d.code for d in errors(found)] == ["PCDC230"]
+    assert "S3cret" not in render_text(found[1])
