@@ -1,0 +1,1 @@
+"""What a schema is worth on labelled data: measured, fitted, judged and reported."""
