@@ -171,7 +171,7 @@ def test_the_version_is_the_distributions(pcdc):
     import tomllib
     from pathlib import Path
 
-    project = tomllib.loads((Path(cli.__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((Path(cli.__file__).parents[2] / "pyproject.toml").read_text())["project"]
     assert pcdc("--version").stdout == f"pcdc {project['version']}\n"
 
 

@@ -143,9 +143,11 @@ def test_a_planted_import_is_reported(tmp_path, package, module, source):
         ("pcdc", "emit", "import pcdc_runtime.artifact\nfrom pcdc_runtime.errors import PcdcError"),
         ("pcdc", "template", "import transformers"),
         ("pcdc", "events", "from watchdog.events import FileSystemEvent"),
+        ("pcdc", "cli/build", "import typer"),
     ],
 )
 def test_an_import_the_rules_allow_is_not_reported(tmp_path, package, module, source):
+    (tmp_path / module).parent.mkdir(exist_ok=True)
     (tmp_path / f"{module}.py").write_text(source, encoding="utf-8")
     assert offences(package, tmp_path) == []
 

@@ -1,0 +1,243 @@
+"""What the commands share: the program, exit codes, output, and the arguments that several take."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, TextIO
+
+import typer
+import typer.core
+from pcdc_runtime.errors import ContextNotTextError, PcdcError
+
+from pcdc import __version__
+from pcdc.diagnostics import RULES, Diagnostic, SchemaError, from_error, render_text
+
+INTERRUPTED = 130
+TERMINATED = 143
+MAX_CONTEXT_BYTES = 16 * 1024 * 1024
+
+
+class InputError(PcdcError):
+    """A file that the command line names cannot be read."""
+
+    code = "PCDC710"
+    title = "input not readable"
+
+
+class OutputError(PcdcError):
+    """Stdout takes no output."""
+
+    code = "PCDC711"
+    title = "output not writable"
+
+
+class Format(StrEnum):
+    """How findings are printed."""
+
+    text = "text"
+    json = "json"
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, which service managers send; it ends a command as Ctrl-C does."""
+
+
+@contextmanager
+def ends_cleanly() -> Iterator[None]:
+    """Raise Terminated in the main thread on SIGTERM, unless the process was started to ignore it."""
+
+    def end(signum: int, frame: object) -> None:
+        raise Terminated
+
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+class Commands(typer.core.TyperGroup):
+    """Turns everything a command raises into a diagnostic and an exit code, unless --debug is given."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except Terminated:
+            typer.echo("terminated", err=True)
+            raise typer.Exit(TERMINATED) from None
+        except KeyboardInterrupt:
+            typer.echo("interrupted", err=True)
+            raise typer.Exit(INTERRUPTED) from None
+        except (PcdcError, SchemaError) as error:
+            if ctx.params.get("debug"):
+                raise
+            diagnostics = error.diagnostics if isinstance(error, SchemaError) else [from_error(error)]
+            finish(diagnostics)
+        except (typer.Exit, typer.Abort, BrokenPipeError):
+            raise
+        except Exception as error:
+            if ctx.params.get("debug") or hasattr(error, "exit_code"):
+                raise
+            typer.echo(f"internal error: {type(error).__name__}: {error}", err=True)
+            typer.echo("  help: run again with `pcdc --debug ...` and report the traceback", err=True)
+            raise typer.Exit(2) from None
+
+
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def as_path(given: str) -> Path:
+    # An empty path, such as an unset variable gives, would mean the current folder.
+    if not given:
+        raise typer.BadParameter("the path is empty")
+    return Path(given)
+
+
+Model = Annotated[str | None, typer.Option("--model", "-m", help="Alias, hub id or local mlx-lm folder.")]
+ArtifactPath = Annotated[Path, typer.Argument(metavar="ARTIFACT", help="A file that `pcdc build` wrote.")]
+
+
+def main() -> None:
+    """The `pcdc` program."""
+    try:
+        app(prog_name="pcdc")
+    except SystemExit as leaving:
+        if leaving.code == INTERRUPTED:
+            leave_at_once()
+        raise
+
+
+def leave_at_once() -> None:
+    """End an interrupted process without waiting for its threads: one may be busy loading a model."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
+    os._exit(INTERRUPTED)
+
+
+def exit_code(diagnostics: Sequence[Diagnostic]) -> int:
+    """The worst of: 1 for an error in the content of a schema or a context, 2 for any other, 0 for none."""
+    errors = (RULES[d.code] for d in diagnostics if d.severity == "error")
+    return max((1 if rule.in_content else 2 for rule in errors), default=0)
+
+
+def tell(diagnostics: Sequence[Diagnostic]) -> None:
+    """Print diagnostics to stderr."""
+    if diagnostics:
+        typer.echo(render_text(diagnostics, color=on_terminal(sys.stderr)).rstrip("\n"), err=True)
+
+
+def finish(diagnostics: Sequence[Diagnostic]) -> None:
+    """Print diagnostics to stderr and leave with their exit code."""
+    tell(diagnostics)
+    if code := exit_code(diagnostics):
+        raise typer.Exit(code)
+
+
+def on_terminal(stream: TextIO | None) -> bool:
+    """Whether somebody looks at it; a closed stream is None."""
+    return stream is not None and stream.isatty()
+
+
+def put(text: str, end: str = "\n") -> None:
+    """Write to stdout, at once. Raises OutputError where it is closed or full, so that no result is lost."""
+    if sys.stdout is None:
+        raise OutputError("stdout", "is closed", help="leave it open, or send it to a file")
+    try:
+        typer.echo(text + end, nl=False)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        # Or the interpreter would try to write the rest once more when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise OutputError(
+            "stdout", f"cannot be written ({error.strerror})", help="make room, or send it elsewhere"
+        ) from None
+
+
+def print_json(data: object) -> None:
+    """One JSON document on stdout."""
+    text = json.dumps(data, ensure_ascii=False, indent=2, allow_nan=False)
+    # What is no Unicode comes only from file names; this is how JSON spells it.
+    put(text.encode("utf-8", "backslashreplace").decode())
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        put(f"pcdc {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback where a command fails.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")
+    ] = False,
+) -> None:
+    """Compile closed-question schemas once, answer every field from one prefill and one tree pass."""
+
+
+Sources = Annotated[
+    list[Path], typer.Argument(parser=as_path, metavar="PATHS...", help="Schema files, or folders of them.")
+]
+Models = Annotated[
+    list[str] | None, typer.Option("--model", "-m", help="Alias, hub id or local folder; repeatable.")
+]
+Out = Annotated[
+    Path, typer.Option("--out", "-o", parser=as_path, metavar="PATH", help="Where artifacts are written.")
+]
+
+
+def read_context(source: str) -> str:
+    """The text of a file, or of stdin for "-", no more than MAX_CONTEXT_BYTES. Raises PcdcError."""
+    try:
+        data = _read_bytes(source)
+    except OSError as error:
+        raise InputError(source, f"cannot be read ({error.strerror})", help="check the path") from None
+    except ValueError as error:
+        raise InputError(source, f"cannot be a path ({error})", help="check the path") from None
+    if len(data) > MAX_CONTEXT_BYTES:
+        raise InputError(
+            source,
+            "does not end within the limit",
+            f"a context has at most {MAX_CONTEXT_BYTES // 1024**2} MiB",
+            "give the part that answers the questions",
+        )
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ContextNotTextError(
+            source,
+            f"has byte 0x{data[error.start]:02X} at offset {error.start}",
+            "a context is UTF-8 text",
+            "convert the file, or pass the text with --text",
+        ) from None
+
+
+def _read_bytes(source: str) -> bytes:
+    """One byte more than a context may have shows that there are too many."""
+    if source != "-":
+        with Path(source).open("rb") as file:
+            return file.read(MAX_CONTEXT_BYTES + 1)
+    if sys.stdin is None:
+        raise InputError("stdin", "is closed", help="pipe the text in, or name a file with --context")
+    return sys.stdin.buffer.read(MAX_CONTEXT_BYTES + 1)
