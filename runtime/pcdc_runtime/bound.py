@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from .artifact import Artifact
 from .errors import ContextTooLongError, LogitsWidthError, UnknownFieldError
-from .plan import Plan, make_plans
+from .plan import Plan, make_shared_plans
 from .tokenizer import check_tokenizer
 
 if TYPE_CHECKING:
@@ -21,10 +21,13 @@ PLANS_KEPT = 64
 
 @dataclass(frozen=True, eq=False)
 class Bound:
-    """What a request is answered from; `plans` takes a rule, field indices and whether mass is wanted."""
+    """What a request is answered from; `plans` takes rules, field indices and whether mass is wanted.
+
+    It gives per pass one plan for each rule.
+    """
 
     artifact: Artifact
-    plans: Callable[[str, frozenset[int], bool], tuple[Plan, ...]]
+    plans: Callable[[tuple[str, ...], frozenset[int], bool], tuple[tuple[Plan, ...], ...]]
 
     def chosen(self, fields: str | Sequence[str] | None) -> tuple[int, ...]:
         """Indices of the named fields, each once; all when None. Raises UnknownFieldError."""
@@ -83,9 +86,9 @@ def check_window(model: LoadedModel, prompt: int, deepest: int) -> None:
 
 
 def _plans(
-    artifact: Artifact, budget: int, rule: str, fields: frozenset[int], legal_mass: bool
-) -> tuple[Plan, ...]:
-    return make_plans(artifact, rule, fields, legal_mass, budget)
+    artifact: Artifact, budget: int, rules: tuple[str, ...], fields: frozenset[int], legal_mass: bool
+) -> tuple[tuple[Plan, ...], ...]:
+    return make_shared_plans(artifact, rules, fields, legal_mass, budget)
 
 
 def _nearest(unknown: Sequence[str], names: Sequence[str]) -> str:

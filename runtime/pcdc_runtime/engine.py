@@ -129,6 +129,20 @@ class Engine:
         """
         return self.model.submit(self._job(context, fields, scoring, temperature, legal_mass))
 
+    def compare(
+        self, context: str, rules: Iterable[str] = RULES, *, fields: Iterable[str] | None = None
+    ) -> dict[str, Result]:
+        """What `run` answers under each of the rules, from one prefill and one tree pass over their nodes.
+
+        Always with legal mass. The times and counts of each result are those of the whole. Raises what
+        `run` raises.
+        """
+        wanted = tuple(dict.fromkeys([rules] if isinstance(rules, str) else rules))
+        self._check(context, *wanted)
+        if not wanted:
+            raise UnknownScoringError("scoring", "was asked for no rule at all", _known_rules())
+        return self.model.call(partial(self._answers, context, self._names(fields), wanted, None, True))
+
     def close(self) -> None:
         """Refuse further requests and give the model back; queued requests are still answered."""
         if not self._closed:
@@ -149,16 +163,7 @@ class Engine:
         temperature: float | None,
         legal_mass: bool,
     ) -> partial[Result]:
-        if self._closed:
-            raise EngineClosedError(
-                f"engine of {self.artifact.name}", "is closed", help="load the artifact again"
-            )
-        if not isinstance(context, str):
-            raise ContextNotTextError(
-                "context", f"is {type(context).__name__}, not text", help="decode it first"
-            )
-        if scoring is not None and scoring not in RULES:
-            raise UnknownScoringError("scoring", f"is {scoring!r:.40}", f"known rules: {', '.join(RULES)}")
+        self._check(context, *(() if scoring is None else (scoring,)))
         return partial(
             self._answer,
             context,
@@ -167,6 +172,19 @@ class Engine:
             None if temperature is None else check_temperature(temperature),
             bool(legal_mass),
         )
+
+    def _check(self, context: object, *rules: object) -> None:
+        if self._closed:
+            raise EngineClosedError(
+                f"engine of {self.artifact.name}", "is closed", help="load the artifact again"
+            )
+        if not isinstance(context, str):
+            raise ContextNotTextError(
+                "context", f"is {type(context).__name__}, not text", help="decode it first"
+            )
+        for rule in rules:
+            if rule not in RULES:
+                raise UnknownScoringError("scoring", f"is {rule!r:.40}", _known_rules())
 
     def _names(self, fields: object) -> str | tuple[str, ...] | None:
         if fields is None or isinstance(fields, str):
@@ -195,53 +213,73 @@ class Engine:
         temperature: float | None,
         legal_mass: bool,
     ) -> Result:
-        """On the owner thread: the whole of one request, from one artifact."""
+        rules = None if scoring is None else (scoring,)
+        (result,) = self._answers(context, fields, rules, temperature, legal_mass).values()
+        return result
+
+    def _answers(
+        self,
+        context: str,
+        fields: str | tuple[str, ...] | None,
+        rules: tuple[str, ...] | None,
+        temperature: float | None,
+        legal_mass: bool,
+    ) -> dict[str, Result]:
+        """On the owner thread: the whole of one request, from one artifact, by rule."""
         started = perf_counter()
         bound, warnings = self._source.current()
         artifact = bound.artifact
         chosen = bound.chosen(fields)
-        rule = artifact.scoring if scoring is None else scoring
         heat = artifact.temperature if temperature is None else temperature
         prompt = assemble_prompt(self.model.tokenizer, artifact.prompt, context)
-        plans = bound.plans(rule, frozenset(chosen), legal_mass)
-        check_window(self.model, len(prompt), max(plan.deepest for plan in plans))
-        scores, run = self._run(artifact, prompt, plans)
+        passes = bound.plans(rules or (artifact.scoring,), frozenset(chosen), legal_mass)
+        check_window(self.model, len(prompt), max(plans[0].deepest for plans in passes))
+        scores, run = self._run(artifact, prompt, passes)
         band = drift_band(self.model.language.dtype)
-        answers = tuple(
-            decide(
-                artifact.fields[index],
-                scores[index],
-                heat,
-                upper_bound=rule == "identify",
-                band=band,
+        results: dict[str, Result] = {}
+        for rule, of_field in scores.items():
+            answers = tuple(
+                decide(
+                    artifact.fields[index],
+                    of_field[index],
+                    heat,
+                    upper_bound=rule == "identify",
+                    band=band,
+                )
+                for index in chosen
             )
-            for index in chosen
-        )
-        return self._result(artifact, context, answers, rule, heat, run, len(prompt), warnings, started)
+            results[rule] = self._result(
+                artifact, context, answers, rule, heat, run, len(prompt), warnings, started
+            )
+        return results
 
     def _run(
-        self, artifact: Artifact, prompt: Ints, plans: Sequence[Plan]
-    ) -> tuple[dict[int, FieldScores], _Run]:
+        self, artifact: Artifact, prompt: Ints, passes: Sequence[Sequence[Plan]]
+    ) -> tuple[dict[str, dict[int, FieldScores]], _Run]:
+        """The scores by rule and field index; the plans of one pass share its nodes and picks."""
         base = len(prompt) - 1
-        slots = base + max(len(plan.token) for plan in plans)
-        scores: dict[int, FieldScores] = {}
+        slots = base + max(len(plans[0].token) for plans in passes)
+        scores: dict[str, dict[int, FieldScores]] = {plan.rule: {} for plan in passes[0]}
         with self.model.prefixes.lease(artifact.digest, slots) as prefix:
-            started, passes = perf_counter(), prefix.sequence.passes
+            started, forwards = perf_counter(), prefix.sequence.passes
             cached = prefix.advance(prompt[:base])
             prefilled = perf_counter()
-            for plan in plans:
-                hidden = prefix.branch(plan.token, plan.parent + base)
-                weighed = weigh(plan, read(prefix.sequence, hidden, plan), artifact.fields)
-                scores.update(zip(plan.fields, weighed, strict=True))
+            for plans in passes:
+                shared = plans[0]
+                hidden = prefix.branch(shared.token, shared.parent + base)
+                reads = read(prefix.sequence, hidden, shared)
+                for plan in plans:
+                    weighed = weigh(plan, reads, artifact.fields)
+                    scores[plan.rule].update(zip(plan.fields, weighed, strict=True))
                 prefix.sequence.truncate(base)
             ended = perf_counter()
             return scores, _Run(
                 prefill_ms=(prefilled - started) * 1000,
                 tree_ms=(ended - prefilled) * 1000,
-                forwards=prefix.sequence.passes - passes,
-                sequential=(cached < base) + len(plans),
+                forwards=prefix.sequence.passes - forwards,
+                sequential=(cached < base) + len(passes),
                 cached=cached,
-                nodes=sum(len(plan.token) for plan in plans),
+                nodes=sum(len(plans[0].token) for plans in passes),
             )
 
     def _result(
@@ -331,6 +369,10 @@ def _model_for(artifact: Artifact, model: str | Path | LoadedModel | None) -> Lo
     if model is None:
         return open_model(artifact.model, folders=False)
     return open_model(model)
+
+
+def _known_rules() -> str:
+    return f"known rules: {', '.join(RULES)}"
 
 
 def _kind(value: object) -> str:

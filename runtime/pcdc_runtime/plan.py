@@ -71,7 +71,7 @@ class Plan:
 
     @property
     def reads_vocabulary(self) -> bool:
-        """Whether a log-sum-exp over the whole vocabulary is needed for any pick."""
+        """Whether the rule needs a log-sum-exp over the whole vocabulary for any pick."""
         return self.rule != "trie" or self.mass is not None
 
 
@@ -83,16 +83,28 @@ def make_plans(
     Whole fields share a pass while its nodes stay within `budget`; a field that exceeds it alone gets a
     pass of its own.
     """
-    batches: list[list[_FieldEvents]] = []
+    return tuple(plan for (plan,) in make_shared_plans(artifact, (rule,), fields, legal_mass, budget))
+
+
+def make_shared_plans(
+    artifact: Artifact, rules: Sequence[str], fields: Iterable[int], legal_mass: bool, budget: int
+) -> tuple[tuple[Plan, ...], ...]:
+    """Per pass, one plan for each rule; all of them take their sums from the same picks of the same nodes.
+
+    The nodes are those that any rule needs; fields share passes as in `make_plans`. What one of them
+    makes `read` take serves all: several rules are planned with legal mass only.
+    """
+    batches: list[list[tuple[_FieldEvents, ...]]] = []
     size = 0
     for index in sorted(fields):
-        events = _FieldEvents.of(artifact, index, rule, legal_mass)
-        if not batches or size + len(events.below_root) > budget:
+        events = tuple(_FieldEvents.of(artifact, index, rule, legal_mass) for rule in rules)
+        width = len(frozenset().union(*(of_rule.below_root for of_rule in events)))
+        if not batches or size + width > budget:
             batches.append([])
             size = 1
         batches[-1].append(events)
-        size += len(events.below_root)
-    return tuple(_plan(artifact, rule, batch) for batch in batches)
+        size += width
+    return tuple(_plans(artifact, rules, [list(b) for b in zip(*batch, strict=True)]) for batch in batches)
 
 
 @dataclass(frozen=True)
@@ -156,28 +168,41 @@ def _branching(choices: list[list[list[Event]]]) -> list[list[list[Event]]]:
     return [[[e for e in events if len(options[e[0]]) > 1] for events in forms] for forms in choices]
 
 
-def _plan(artifact: Artifact, rule: str, batch: Sequence[_FieldEvents]) -> Plan:
-    kept = np.array([0, *sorted(frozenset().union(*(f.below_root for f in batch)))], dtype=np.int32)
+def _plans(
+    artifact: Artifact, rules: Sequence[str], batches: Sequence[Sequence[_FieldEvents]]
+) -> tuple[Plan, ...]:
+    """One plan per rule over the same fields, whose events are `batches[rule]`."""
+    every = [events for batch in batches for events in batch]
+    kept = np.array([0, *sorted(frozenset().union(*(f.below_root for f in every)))], dtype=np.int32)
     place = {int(node): position for position, node in enumerate(kept)}
-    picks = _Picks(artifact.ends, batch)
+    picks = _Picks(artifact.ends, every)
     rows = {node: row for row, node in enumerate(sorted({node for _, (node, _, _) in picks.order}))}
-    widths = [0, *(len(f.score) for f in batch)]
-    return Plan(
-        rule=rule,
-        fields=tuple(f.index for f in batch),
-        field_offset=np.cumsum(widths, dtype=np.int32),
-        token=artifact.nodes.token[kept],
-        parent=np.array([-1, *(place[int(p)] for p in artifact.nodes.parent[kept[1:]])], dtype=np.int32),
-        deepest=int(artifact.nodes.depth[kept].max()),
-        row=np.array([place[node] for node in rows], dtype=np.int32),
-        pick_row=np.array([rows[node] for _, (node, _, _) in picks.order], dtype=np.int32),
-        edge_token=np.array([what for _, (_, kind, what) in picks.order if kind == EDGE], dtype=np.int32),
-        ends=picks.end_runs(),
-        group=picks.groups(batch),
-        score=picks.sums([(f.index, f.score) for f in batch]),
-        mass=picks.sums([(f.index, f.mass) for f in batch if f.mass is not None])
-        if batch[0].mass is not None
-        else None,
+    token = artifact.nodes.token[kept]
+    parent = np.array([-1, *(place[int(p)] for p in artifact.nodes.parent[kept[1:]])], dtype=np.int32)
+    deepest = int(artifact.nodes.depth[kept].max())
+    row = np.array([place[node] for node in rows], dtype=np.int32)
+    pick_row = np.array([rows[node] for _, (node, _, _) in picks.order], dtype=np.int32)
+    edge_token = np.array([what for _, (_, kind, what) in picks.order if kind == EDGE], dtype=np.int32)
+    ends = picks.end_runs()
+    return tuple(
+        Plan(
+            rule=rule,
+            fields=tuple(f.index for f in batch),
+            field_offset=np.cumsum([0, *(len(f.score) for f in batch)], dtype=np.int32),
+            token=token,
+            parent=parent,
+            deepest=deepest,
+            row=row,
+            pick_row=pick_row,
+            edge_token=edge_token,
+            ends=ends,
+            group=picks.groups(batch),
+            score=picks.sums([(f.index, f.score) for f in batch]),
+            mass=picks.sums([(f.index, f.mass) for f in batch if f.mass is not None])
+            if batch[0].mass is not None
+            else None,
+        )
+        for rule, batch in zip(rules, batches, strict=True)
     )
 
 
