@@ -106,6 +106,10 @@ _CONTENT_ERRORS = (
     ("PCDC305", "choice changed by the tokenizer"),
     ("PCDC306", "field too large for one tree pass"),
     ("PCDC307", "schema longer than the model's window"),
+    ("PCDC720", "data row cannot be read"),
+    ("PCDC721", "data names an unknown field"),
+    ("PCDC722", "expected value is no answer of its field"),
+    ("PCDC723", "no data to measure"),
 )
 # The call is wrong, or a file or a model that it names.
 _CALL_ERRORS = (
@@ -130,6 +134,8 @@ _WARNINGS = (
     ("PCDC615", "artifact of another schema replaced"),
     ("PCDC616", "artifact left under its earlier name"),
     ("PCDC614", "no file system events"),
+    ("PCDC724", "field without labels in the data"),
+    ("PCDC725", "text skipped, longer than the model's window"),
 )
 
 RULES: Mapping[str, Rule] = MappingProxyType(_rules())

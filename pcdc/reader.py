@@ -7,6 +7,7 @@ number too large for its type and a deep nest are errors.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from math import isfinite
 from typing import NoReturn
 
@@ -50,7 +51,15 @@ def read_json(report: Report, kind: str = "definition") -> Node | None:
 
 def read_json_lines(report: Report) -> list[Node | Refused]:
     """The values of a catalog with one a line; what is wrong with a line stands in its place."""
-    return _Reader(report).lines()
+    return list(_Reader(report).lines())
+
+
+def each_json_line(report: Report) -> Iterator[Node | Refused]:
+    """The same one by one, for a file of any length: the limit on values is for each line."""
+    reader = _Reader(report)
+    for value in reader.lines():
+        reader.values = 0
+        yield value
 
 
 class Refused(Exception):
@@ -80,18 +89,17 @@ class _Reader:
             self.refuse(f"goes on with {self.next()} after its end", help=f"a {kind} is one JSON value")
         return value
 
-    def lines(self) -> list[Node | Refused]:
-        found, read = list[Node | Refused](), 0
+    def lines(self) -> Iterator[Node | Refused]:
+        read = 0
         for start, end in self.report.source.line_spans():
             # The rest of a value that went over its line is no entry of its own.
             if start < read:
                 continue
             try:
-                found.append(self.line_value(start, end))
+                yield self.line_value(start, end)
             except Refused as refused:
-                found.append(refused)
                 read = max(self.at, end)
-        return found
+                yield refused
 
     def line_value(self, start: int, end: int) -> Node:
         help, self.at = "a line holds one whole JSON value", start

@@ -187,8 +187,16 @@ class Report:
         return self if source is None else Report(source, self.diagnostics)
 
 
-def read_source(path: Path, kind: str = "definition") -> tuple[SchemaSource | None, list[Diagnostic]]:
-    """The text of a definition or catalog, without a byte order mark."""
+def read_source(
+    path: Path,
+    kind: str = "definition",
+    max_bytes: int = MAX_FILE_BYTES,
+    split: str = "a field has at most 255 choices; split large lists before they reach a",
+) -> tuple[SchemaSource | None, list[Diagnostic]]:
+    """The text of a file of one kind, such as a catalog, without a byte order mark.
+
+    `split` is what helps, put before the kind, where it has more than `max_bytes`.
+    """
     name = str(path)
 
     def refuse(
@@ -201,13 +209,12 @@ def read_source(path: Path, kind: str = "definition") -> tuple[SchemaSource | No
         return None, refuse("PCDC103", "is a YAML file", "definitions are JSON", help)
     try:
         with path.open("rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
+            data = file.read(max_bytes + 1)
     except (OSError, ValueError) as error:
         fact = f"cannot be read ({getattr(error, 'strerror', None) or error})"
         return None, refuse("PCDC101", fact, "", "check the path and its permissions")
-    if len(data) > MAX_FILE_BYTES:
-        help = "a field has at most 255 choices; split large lists before they reach a " + kind
-        return None, refuse("PCDC102", "is too large", f"at most {MAX_FILE_BYTES} bytes", help)
+    if len(data) > max_bytes:
+        return None, refuse("PCDC102", "is too large", f"at most {max_bytes} bytes", f"{split} {kind}")
     if data.startswith(OPENING):
         help = "run it with `pcdc run`, or build the definition that it was compiled from"
         return None, refuse("PCDC105", "is an artifact", "definitions are JSON", help)

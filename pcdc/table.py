@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -145,34 +145,49 @@ def _blank(line: str, at: int) -> Problem:
     return Problem("PCDC216", at, fact, "every line is a choice", "remove the empty line")
 
 
-def _cells(source: SchemaSource, delimiter: str, columns: Columns) -> Table:
-    table, text = Table(source), source.text
+@dataclass(frozen=True)
+class CsvRow:
+    """The cells of one row, and where it starts."""
+
+    at: int
+    cells: list[str]
+
+
+def csv_rows(source: SchemaSource, delimiter: str) -> Iterator[CsvRow | Problem]:
+    """The rows of a CSV file, the header first; one that cannot be split ends them as a problem."""
+    text = source.text
     starts = [start for start, _ in source.line_spans()]
     lines = (text[start:end] for start, end in pairwise([*starts, len(text)]))
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
-    header, value, description, wanted = list[str](), -1, -1, list[tuple[int, str]]()
     while True:
         line = reader.line_num
         try:
             row = next(reader)
         except StopIteration:
-            break
+            return
         except csv.Error as error:
             help = "quote a cell that holds a quote, a line break or the separator, and double its quotes"
-            table.add(Problem("PCDC109", starts[line], f"is not readable ({error})", "", help))
-            break
-        if line == 0 and row:
-            header = row
+            yield Problem("PCDC109", starts[line], f"is not readable ({error})", "", help)
+            return
+        yield CsvRow(starts[line], row)
+
+
+def _cells(source: SchemaSource, delimiter: str, columns: Columns) -> Table:
+    table, text = Table(source), source.text
+    header, value, description, wanted = list[str](), -1, -1, list[tuple[int, str]]()
+    for number, row in enumerate(csv_rows(source, delimiter)):
+        if isinstance(row, Problem):
+            table.add(row)
+        elif number == 0 and row.cells:
+            header = row.cells
             value, description, wanted = _positions(header, columns)
         elif not header:
             break
-        elif len(row) != len(header):
-            table.add(_ragged(row, header, starts[line]))
-        elif all(row[position] == text for position, text in wanted):
-            at = (
-                starts[line] if table.total >= MAX_CHOICES else _cell_at(text, starts[line], value, delimiter)
-            )
-            table.add(Row(row[value], at, "" if description < 0 else row[description]))
+        elif len(row.cells) != len(header):
+            table.add(ragged(row, header))
+        elif all(row.cells[position] == text for position, text in wanted):
+            at = row.at if table.total >= MAX_CHOICES else cell_at(text, row.at, value, delimiter)
+            table.add(Row(row.cells[value], at, "" if description < 0 else row.cells[description]))
         else:
             table.passed += 1
     if not header:
@@ -198,14 +213,16 @@ def _positions(header: list[str], columns: Columns) -> tuple[int, int, list[tupl
     return header.index(columns.value), description, [(header.index(n), text) for n, text in texts.items()]
 
 
-def _ragged(row: list[str], header: list[str], at: int) -> Problem:
-    if not row:
-        return Problem("PCDC109", at, "is a blank line", "every line is a row", "remove it")
-    fact, limit = f"has {len(row)} cells", f"the first row names {len(header)} columns"
-    return Problem("PCDC109", at, fact, limit, "put quotes around a cell that holds the separator")
+def ragged(row: CsvRow, header: list[str]) -> Problem:
+    """Why a row with another number of cells than the header is none."""
+    if not row.cells:
+        return Problem("PCDC109", row.at, "is a blank line", "every line is a row", "remove it")
+    fact, limit = f"has {len(row.cells)} cells", f"the first row names {len(header)} columns"
+    return Problem("PCDC109", row.at, fact, limit, "put quotes around a cell that holds the separator")
 
 
-def _cell_at(text: str, start: int, position: int, delimiter: str) -> int:
+def cell_at(text: str, start: int, position: int, delimiter: str) -> int:
+    """Where the cell at a position (from 0) of the row that begins at `start` begins."""
     cell = re.compile(rf'(?:"(?:[^"]|"")*"|[^{delimiter}]*){delimiter}')
     for _ in range(position):
         match = cell.match(text, start)
