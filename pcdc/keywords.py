@@ -59,12 +59,17 @@ def looks_like_field(node: Node | None) -> bool:
 
 def suggestion(word: str, known: frozenset[str]) -> str:
     """`did you mean ...`, or nothing where no known word is near or begins with this one."""
-    low, ordered = word.lower(), sorted(known, key=str.lower)
-    by_case = [k for k in sorted(known) if k.lower() == low]
-    close = get_close_matches(low, ordered, n=1, cutoff=0.8)
-    begun = [k for k in ordered if len(low) >= _SHORTEST and k.lower().startswith(low)]
-    best = by_case or close or begun
-    return f"did you mean `{best[0]}`?" if best else ""
+    best = nearest(word, known)
+    return "" if best is None else f"did you mean `{best}`?"
+
+
+def nearest(word: str, known: frozenset[str]) -> str | None:
+    """The known word that this one may stand for, if any."""
+    low = word.lower()
+    by_low = {k.lower(): k for k in sorted(known, reverse=True)}
+    close = [by_low[k] for k in get_close_matches(low, sorted(by_low), n=1, cutoff=0.8)]
+    begun = [by_low[k] for k in sorted(by_low) if len(low) >= _SHORTEST and k.startswith(low)]
+    return next(iter([*close, *begun]), None)
 
 
 def check_keywords(

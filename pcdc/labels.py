@@ -6,6 +6,8 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from pcdc_runtime.artifact import Value
+
 from .diagnostics import code_points, quoted
 from .schema import NULL_LABEL, Choice
 from .source import NOWHERE, Report, SchemaSource
@@ -143,7 +145,7 @@ def _check_equal(owner: str, choices: Mapping[int, Declared], report: Report) ->
         subject = f"choice {position} of {owner}"
         if declared.origin and not choice.label.strip():
             continue
-        first = by_value.setdefault(_identity(choice), position)
+        first = by_value.setdefault(identity(choice.value), position)
         if first != position:
             fact = f"{shown(choice)} is choice {first} again"
             help = "remove one; a repeated choice would take a share of the probability"
@@ -172,10 +174,10 @@ def _check_equal(owner: str, choices: Mapping[int, Declared], report: Report) ->
             told.add("PCDC252", at, subject, fact, help="give choices texts that a reader cannot confuse")
 
 
-def _identity(choice: Choice) -> object:
+def identity(value: Value) -> object:
     """Equal for JSON values that are equal: 1 and 1.0 are, 1 and true are not."""
-    kind = type(choice.value)
-    return ("number" if kind in (int, float) else kind.__name__, choice.value)
+    kind = type(value)
+    return ("number" if kind in (int, float) else kind.__name__, value)
 
 
 def shown(choice: Choice) -> str:

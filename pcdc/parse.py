@@ -20,11 +20,12 @@ from pcdc_runtime.rules import MAX_CHOICES, MAX_FIELDS, MIN_CHOICES
 
 from .catalog import Catalogs
 from .diagnostics import Diagnostic, has_errors, quoted, sort_diagnostics
+from .examples import EXAMPLES, read_examples
 from .expand import Expanded, Expansion
 from .keywords import COMBINING, TOP_KEYWORDS, check_keywords, escape_pointer, looks_like_field, suggestion
 from .labels import check_choices, check_length, check_name, check_names
 from .reader import read_json
-from .schema import NULL_LABEL, CatalogUse, Field, Schema
+from .schema import NULL_LABEL, CatalogUse, Example, Field, Schema
 from .source import (
     NOWHERE,
     Array,
@@ -66,8 +67,11 @@ def catalogs_of(path: Path) -> tuple[CatalogUse, ...]:
     return _declared(root, report, path.parent, reads=False).uses if isinstance(root, Object) else ()
 
 
-def parse_mapping(declared: object, name: str = "schema") -> Found:
-    """The schema of a mapping in either spelling, or of a class that has `model_json_schema()`."""
+def parse_mapping(declared: object, name: str = "schema", examples: object = ()) -> Found:
+    """The schema of a mapping in either spelling, or of a class that has `model_json_schema()`.
+
+    `examples` come after those of the mapping.
+    """
     report = Report(SchemaSource("", ""))
     describe = getattr(declared, "model_json_schema", None)
     if callable(describe):
@@ -77,10 +81,12 @@ def parse_mapping(declared: object, name: str = "schema") -> Found:
             # Whatever a model class raises here is about the caller's model.
             report.add("PCDC108", NOWHERE, "model", f"has no JSON Schema ({error})")
             return None, report.diagnostics
-    return _parse(from_python(declared, report), report, name, None)
+    return _parse(from_python(declared, report), report, name, None, examples)
 
 
-def parse_fields(declared: Iterable[tuple[object, object]], name: str = "schema") -> Found:
+def parse_fields(
+    declared: Iterable[tuple[object, object]], name: str = "schema", examples: object = ()
+) -> Found:
     """The schema of fields in the short spelling, given as pairs so that a repeated name shows."""
     report = Report(SchemaSource("", ""))
     members, positions = dict[str, Member](), dict[str, int]()
@@ -103,29 +109,37 @@ def parse_fields(declared: Iterable[tuple[object, object]], name: str = "schema"
     shapes = _Shapes(report)
     catalogs = Catalogs(report, None, shapes.of_catalog)
     expansion = Expansion(Object(NOWHERE, members), report, shapes.of_field, catalogs)
-    return _checked(_fields(members, "", expansion, report), report, name)
+    fields = _fields(members, "", expansion, report)
+    return _checked(_with_examples(fields, None, examples, shapes, report), report, name)
 
 
 @dataclass(frozen=True)
 class _Declared:
-    """What a definition declares, checked or not: where there are errors, only `uses` is to be trusted."""
+    """What a definition declares, checked or not: where there are errors, only `uses` is to be trusted.
+
+    `asked` has every field by its name, None where its choices are not all known.
+    """
 
     fields: tuple[Field, ...] = ()
     uses: tuple[CatalogUse, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
+    asked: Mapping[str, Field | None] = field(default_factory=dict)
+    examples: tuple[Example, ...] = ()
 
 
-def _parse(root: Node | None, report: Report, name: str, folder: Path | None) -> Found:
+def _parse(root: Node | None, report: Report, name: str, folder: Path | None, examples: object = ()) -> Found:
     if root is None or isinstance(root, Unread):
         return None, sort_diagnostics(report.diagnostics)
     if not isinstance(root, Object):
         limit, help = "a definition is an object", 'start with {"field name": {"type": "boolean"}}'
         report.add("PCDC202", root.at, "definition", f"is {kind_of(root)}", limit, help)
         return None, sort_diagnostics(report.diagnostics)
-    return _checked(_declared(root, report, folder), report, name)
+    return _checked(_declared(root, report, folder, examples=examples), report, name)
 
 
-def _declared(root: Object, report: Report, folder: Path | None, reads: bool = True) -> _Declared:
+def _declared(
+    root: Object, report: Report, folder: Path | None, reads: bool = True, examples: object = ()
+) -> _Declared:
     shapes = _Shapes(report)
     catalogs = Catalogs(report, folder, shapes.of_catalog, reads)
     expansion = Expansion(root, report, shapes.of_field, catalogs)
@@ -139,7 +153,19 @@ def _declared(root: Object, report: Report, folder: Path | None, reads: bool = T
         found = _shorthand(root, report)
         members = None if found is None else (found, "")
     declared = _fields(*members, expansion, report) if members else _Declared()
-    return replace(declared, settings=settings)
+    return _with_examples(replace(declared, settings=settings), root.get(SETTINGS), examples, shapes, report)
+
+
+def _with_examples(
+    declared: _Declared, settings: Node | None, more: object, shapes: _Shapes, report: Report
+) -> _Declared:
+    own = settings.get(EXAMPLES) if isinstance(settings, Object) else None
+    added = from_python(more, report, EXAMPLES)
+    if isinstance(added, Scalar | Object):
+        fact = f"is {kind_of(added)}"
+        report.add("PCDC201", NOWHERE, f"`{EXAMPLES}`", fact, "must be an array")
+    items = [item for node in (own, added) if isinstance(node, Array) for item in node.items]
+    return replace(declared, examples=read_examples(items, declared.asked, report, shapes.of_example))
 
 
 def _checked(declared: _Declared, report: Report, name: str) -> Found:
@@ -149,7 +175,9 @@ def _checked(declared: _Declared, report: Report, name: str) -> Found:
         return None, diagnostics
     instructions, scoring = settings.get("instructions", ""), settings.get("scoring", "joint")
     temperature = settings.get("temperature", 1.0)
-    schema = Schema(name, declared.fields, instructions, scoring, temperature, declared.uses)
+    schema = Schema(
+        name, declared.fields, instructions, scoring, temperature, declared.examples, declared.uses
+    )
     return schema, diagnostics
 
 
@@ -244,11 +272,12 @@ def _fields(members: dict[str, Member], prefix: str, expansion: Expansion, repor
         report.add(
             "PCDC202", 0 if report.source.text else NOWHERE, "definition", "has no fields", "at least 1", help
         )
+    asked = dict[str, Field | None].fromkeys(members)
     if len(members) > MAX_FIELDS:
         at = list(members.values())[MAX_FIELDS].at
         help = "split the definition; fields are answered independently"
         report.add("PCDC203", at, "definition", f"has {len(members)} fields", f"at most {MAX_FIELDS}", help)
-        return _Declared()
+        return _Declared(asked=asked)
     fields, uses, total = list[Field](), list[CatalogUse](), 0
     check_names({name: member.at for name, member in members.items()}, report)
     for name, member in members.items():
@@ -265,13 +294,15 @@ def _fields(members: dict[str, Member], prefix: str, expansion: Expansion, repor
                 )
                 help = "split the definition; fields are answered independently"
                 report.add("PCDC234", member.at, "definition", fact, limit, help)
-                return _Declared()
+                return _Declared(asked=asked)
             check_length(f"description of {subject}", found.description, member.at, report)
             _check_count(subject, found, member.at, report)
             check_choices(name, found.choices, report)
             fields.append(_field(name, found, member.at, report))
+            if found.whole and len(found.known) == found.total:
+                asked[name] = fields[-1]
             uses += [replace(use, field=name) for use in found.uses]
-    return _Declared(tuple(fields), tuple(uses))
+    return _Declared(tuple(fields), tuple(uses), asked=asked)
 
 
 def _check_count(subject: str, found: Expanded, at: int, report: Report) -> None:
@@ -323,6 +354,10 @@ class _Shapes:
         """The same for what stands in an `x-catalog`."""
         return self._check(subject, node, "catalogShape", _outline(node, "where"))
 
+    def of_example(self, subject: str, node: Object) -> frozenset[str]:
+        """The same for an example."""
+        return self._check(subject, node, "exampleShape", _outline(node, ""))
+
     def settings(self, root: Object) -> dict[str, Any]:
         """The values of `x-pcdc`; none where it is absent or has mistakes."""
         member = root.members.get(SETTINGS)
@@ -338,7 +373,7 @@ class _Shapes:
         value: dict[str, Any] = _plain(member.value)
         if isinstance(value.get("instructions"), str):
             check_length("`instructions`", value["instructions"], member.at, self._report)
-        return {} if self._check(subject, member.value, "settings", value) else value
+        return {} if self._check(subject, member.value, "settingsShape", value) else value
 
     def _check(self, subject: str, node: Object, part: str, value: object) -> frozenset[str]:
         malformed = {key for key, member in node.members.items() if isinstance(member.value, Unread)}

@@ -71,6 +71,19 @@ class CatalogUse:
 
 
 @dataclass(frozen=True)
+class Example:
+    """A text with the answers that are right for it, which the prompt shows before the text of a request.
+
+    An answer is a field's name and the position of its choice; they stand in the order of the fields, of
+    which some may be left out.
+    """
+
+    context: str
+    answers: tuple[tuple[str, int], ...]
+    location: Location | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
 class Schema:
     """A checked definition. Every field is answered in every result.
 
@@ -82,6 +95,7 @@ class Schema:
     instructions: str
     scoring: str = "joint"
     temperature: float = 1.0
+    examples: tuple[Example, ...] = ()
     catalogs: tuple[CatalogUse, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
@@ -146,7 +160,8 @@ class FieldDefinition:
 class StructuredSchema:
     """A schema declared from Python; `schema` is its checked value.
 
-    Takes a mapping in either spelling of a definition file, a Pydantic model class, or FieldDefinitions.
+    Takes a mapping in either spelling of a definition file, a Pydantic model class, or FieldDefinitions;
+    `examples` is a list as under `x-pcdc`, shown after those that a mapping declares itself.
     Raises SchemaError with every mistake; `diagnostics` keeps the warnings of an accepted one.
     """
 
@@ -154,7 +169,7 @@ class StructuredSchema:
     fields: tuple[FieldDefinition, ...]
     diagnostics: tuple[Diagnostic, ...]
 
-    def __init__(self, declared: object, *, name: str = "schema") -> None:
+    def __init__(self, declared: object, *, name: str = "schema", examples: object = ()) -> None:
         # parse builds the values above, so it can be imported only once they exist.
         from .parse import parse_fields, parse_mapping
 
@@ -166,10 +181,10 @@ class StructuredSchema:
             )
         given = _definitions(declared)
         if given is None:
-            schema, diagnostics = parse_mapping(declared, name=name)
+            schema, diagnostics = parse_mapping(declared, name=name, examples=examples)
         else:
             pairs = [(d.name, d._declaration()) for d in given]
-            schema, diagnostics = parse_fields(pairs, name=name)
+            schema, diagnostics = parse_fields(pairs, name=name, examples=examples)
         if schema is None or has_errors(diagnostics):
             raise SchemaError(diagnostics)
         self.schema = schema

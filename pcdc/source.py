@@ -232,13 +232,13 @@ def read_source(
         return None, refuse("PCDC104", fact, f"{kind}s are UTF-8", help, line, column)
 
 
-def from_python(value: object, report: Report) -> Node:
+def from_python(value: object, report: Report, subject: str = "definition") -> Node:
     """A Python value as a node without a place; what JSON cannot express is reported and becomes Unread.
 
     Mappings, lists, tuples, text, booleans, whole numbers, floats, None and enum members are taken.
     """
     try:
-        return _node(value, report, "definition", 1)
+        return _node(value, report, subject, 1)
     except _TooDeep as deep:
         report.add("PCDC107", NOWHERE, str(deep), "is nested too deep", f"at most {MAX_DEPTH} levels")
         return Unread(NOWHERE)
