@@ -95,6 +95,7 @@ def schema_changes(old: Artifact, schema: Schema) -> tuple[str, ...]:
         lines.append("instructions changed")
     if old.temperature != schema.temperature:
         lines.append(f"temperature changed from {old.temperature:g} to {schema.temperature:g}")
+    lines += _example_changes(old, schema)
     before = {field.name: field for field in old.fields}
     after = {field.name: field for field in schema.fields}
     lines += [f"field {name} removed" for name in before if name not in after]
@@ -103,6 +104,20 @@ def schema_changes(old: Artifact, schema: Schema) -> tuple[str, ...]:
     if not lines and list(before) != list(after):
         lines.append("fields reordered")
     return tuple(lines)
+
+
+def _example_changes(old: Artifact, schema: Schema) -> list[str]:
+    fields = {field.name: field for field in schema.fields}
+    before = [
+        (e.context, {old.fields[f].name: old.fields[f].candidates[c].label for f, c in e.answers})
+        for e in old.examples
+    ]
+    after = [(e.context, {f: fields[f].choices[c].label for f, c in e.answers}) for e in schema.examples]
+    if before == after:
+        return []
+    if len(before) != len(after):
+        return [f"examples changed from {len(before)} to {len(after)}"]
+    return ["examples changed"]
 
 
 def _field_changes(old: CompiledField, new: Field) -> list[str]:
@@ -142,6 +157,7 @@ def _resolved(schema: Schema) -> object:
             ]
             for field in schema.fields
         ],
+        [[example.context, example.answers] for example in schema.examples],
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from pcdc_runtime.artifact import Artifact, Candidate, CompiledField, Nodes
+from pcdc_runtime.artifact import Artifact, Candidate, CompiledField, Nodes, WorkedExample
 from pcdc_runtime.tokenizer import probe_encodings
 
 from .cache import input_record
@@ -37,6 +37,7 @@ def compile_schema(schema: Schema, target: Target) -> tuple[Artifact | None, lis
             scoring=schema.scoring,
             temperature=schema.temperature,
             fields=_compiled_fields(tokenized, forest),
+            examples=_worked_examples(schema),
             fingerprint=target.fingerprint,
             tokenizer_probes=probe_encodings(target.tokenizer),
             prompt_version=PROMPT_VERSION,
@@ -81,6 +82,14 @@ def _too_long(fixed: int, nodes: Nodes, target: Target) -> list[Diagnostic]:
             "split the schema in two, shorten its descriptions, or use a model with a longer window",
         )
     ]
+
+
+def _worked_examples(schema: Schema) -> tuple[WorkedExample, ...]:
+    number = {field.name: index for index, field in enumerate(schema.fields)}
+    return tuple(
+        WorkedExample(e.context, tuple((number[name], choice) for name, choice in e.answers))
+        for e in schema.examples
+    )
 
 
 def _compiled_fields(tokenized: TokenizedSchema, forest: Forest) -> tuple[CompiledField, ...]:

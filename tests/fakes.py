@@ -23,6 +23,7 @@ from pcdc_runtime.artifact import (
     Nodes,
     PromptCut,
     Value,
+    WorkedExample,
 )
 from pcdc_runtime.engine import Engine
 from pcdc_runtime.errors import EngineClosedError
@@ -198,7 +199,11 @@ def spelled(*labels: str) -> dict[Value, list[Form]]:
 
 
 def make_artifact(
-    fields: Mapping[str, Mapping[Value, Sequence[Form]]], *, scoring: str = "joint", temperature: float = 1.0
+    fields: Mapping[str, Mapping[Value, Sequence[Form]]],
+    *,
+    scoring: str = "joint",
+    temperature: float = 1.0,
+    examples: Sequence[WorkedExample] = (),
 ) -> Artifact:
     """An artifact of the fields' choices with their forms; a field's anchor is the ":" after its name."""
     tokenizer = byte_tokenizer()
@@ -212,6 +217,7 @@ def make_artifact(
         scoring=scoring,
         temperature=temperature,
         fields=compiled,
+        examples=tuple(examples),
         fingerprint=fingerprint(tokenizer),
         tokenizer_probes=probe_encodings(tokenizer),
         prompt_version="1",

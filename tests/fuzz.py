@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from families import family_folder
 from mutations import BYTE_KINDS, TREE_KINDS, Seed, flipped, sealed, structured
-from pcdc_runtime.artifact import Artifact, dumps, loads
+from pcdc_runtime.artifact import Artifact, WorkedExample, dumps, loads
 from pcdc_runtime.engine import Engine  # before `fakes`, which imports MLX: the fast BLAS must be first
 from pcdc_runtime.errors import ArtifactError, PcdcError
 from pcdc_runtime.rules import RULES
@@ -31,6 +31,7 @@ MAX_GROWTH = 200 * 1024 * 1024
 PATIENCE = 120.0
 SAMPLED = 100
 DEFINITION = {
+    "x-pcdc": {"examples": [{"context": "Charged twice.", "answers": {"team": "BILLING", "refund": True}}]},
     "team": {"type": "enum", "choices": ["BILLING", "BILLING_DISPUTE", "TECH"], "description": "Which team?"},
     "level": {"type": "enum", "choices": [1, 2.5, None], "description": "How urgent?"},
     "refund": {"type": "boolean", "description": "Is money wanted back?"},
@@ -65,7 +66,8 @@ def hand_made() -> Seed:
             None: [(["n"], ['"']), (["x"], [","])],
         },
     }
-    return Seed("made", dumps(make_artifact(fields)))
+    examples = [WorkedExample("Help!", ((0, 2), (1, 0)))]
+    return Seed("made", dumps(make_artifact(fields, examples=examples)))
 
 
 def compiled() -> Seed:

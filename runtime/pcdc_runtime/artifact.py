@@ -14,7 +14,12 @@ that closes it there. Events of a form, in order: the token edges from the ancho
 closing event. `cut` is how many of them `identify` counts. `reads` are bit masks over RULES: which nodes
 a rule must run, which forms it sums. An END set is a sorted run of token ids, stored once.
 
+The schema is held as declared: fields and choices in their order, and its worked examples, each a text with
+pairs of a field's and a choice's number, fields rising; what the prompt makes of them is in its head.
+
 No time, no path and no host is part of it: equal inputs give equal bytes.
+
+Format 2 added the examples to format 1.
 """
 
 from __future__ import annotations
@@ -54,7 +59,7 @@ from .wire import (
 )
 
 MAGIC = "pcdc"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 OPENING = b"\x94" + pack(MAGIC)
 """The first bytes of every artifact: an array of four that begins with MAGIC."""
 MAX_BYTES = 128 * 1024 * 1024
@@ -89,6 +94,14 @@ class CompiledField:
     anchor: int
     suffix: int
     candidates: tuple[Candidate, ...] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class WorkedExample:
+    """A text and the answers that the prompt shows for it: pairs of field and choice, by their numbers."""
+
+    context: str
+    answers: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,6 +189,7 @@ class Artifact:
     scoring: str
     temperature: float
     fields: tuple[CompiledField, ...]
+    examples: tuple[WorkedExample, ...]
     fingerprint: str
     tokenizer_probes: tuple[tuple[str, tuple[int, ...]], ...]
     prompt_version: str
@@ -354,6 +368,10 @@ def _to_payload(a: Artifact) -> dict[str, object]:
                 }
                 for f in a.fields
             ],
+            "examples": [
+                {"context": e.context, "answers": int_bytes(np.array(e.answers, dtype=np.int32))}
+                for e in a.examples
+            ],
         },
         "tokenizer": {
             "fingerprint": a.fingerprint,
@@ -385,7 +403,7 @@ _FORM_KEYS = ("choice", "node", "end", "cut", "reads")
 def _from_payload(p: dict[str, Any], subject: str) -> Artifact:
     check_keys(p, "name", "model", "schema", "tokenizer", "prompt", "nodes", "forms", "ends", "inputs")
     schema = as_map(p["schema"])
-    check_keys(schema, "instructions", "scoring", "temperature", "fields")
+    check_keys(schema, "instructions", "scoring", "temperature", "fields", "examples")
     tokenizer = as_map(p["tokenizer"])
     check_keys(tokenizer, "fingerprint", "probes")
     prompt = as_map(p["prompt"])
@@ -406,6 +424,7 @@ def _from_payload(p: dict[str, Any], subject: str) -> Artifact:
         scoring=as_text(schema["scoring"]),
         temperature=_temperature(as_text(schema["temperature"])),
         fields=_fields(as_list(schema["fields"])),
+        examples=tuple(map(_example, as_list(schema["examples"]))),
         fingerprint=as_text(tokenizer["fingerprint"]),
         tokenizer_probes=tuple(_probe(as_list(pair)) for pair in as_list(tokenizer["probes"])),
         prompt_version=as_text(prompt["version"]),
@@ -441,6 +460,15 @@ def _probe(pair: Sequence[object]) -> tuple[str, tuple[int, ...]]:
     ids = as_array(pair[1])
     check(bool((ids >= 0).all()), "has a token id out of range")
     return as_text(pair[0]), tuple(ids.tolist())
+
+
+def _example(row: object) -> WorkedExample:
+    example = as_map(row)
+    check_keys(example, "context", "answers")
+    answers = as_array(example["answers"])
+    check(len(answers) % 2 == 0, "has an answer without a choice")
+    pairs = answers.reshape(-1, 2).tolist()
+    return WorkedExample(as_text(example["context"]), tuple((field, choice) for field, choice in pairs))
 
 
 def _fields(rows: list[Any]) -> tuple[CompiledField, ...]:

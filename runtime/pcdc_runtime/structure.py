@@ -11,7 +11,7 @@ from .rules import RULES
 from .wire import check
 
 if TYPE_CHECKING:
-    from .artifact import Artifact, Candidate, CompiledField, EndSets, PromptCut
+    from .artifact import Artifact, Candidate, CompiledField, EndSets, PromptCut, WorkedExample
 
 # A plan walks all forms token by token; real schemas stay a hundred times below.
 MAX_PATH_TOKENS = 2_000_000
@@ -24,6 +24,8 @@ def check_structure(artifact: Artifact) -> None:
     _check_nodes(artifact)
     _check_ends(artifact.ends)
     _check_forms(artifact)
+    for example in artifact.examples:
+        _check_example(artifact.fields, example)
 
 
 def _check_prompt(prompt: PromptCut) -> None:
@@ -84,6 +86,14 @@ def _check_forms(a: Artifact) -> None:
     for index, field in enumerate(a.fields):
         for candidate in field.candidates:
             _check_candidate(a, index, field, candidate, below)
+
+
+def _check_example(fields: Sequence[CompiledField], example: WorkedExample) -> None:
+    asked = [field for field, _ in example.answers]
+    check(bool(asked) and asked == sorted(set(asked)), "has an example whose answers are not in order")
+    check(asked[0] >= 0 and asked[-1] < len(fields), "has an example that answers an unknown field")
+    known = all(0 <= choice < len(fields[field].candidates) for field, choice in example.answers)
+    check(known, "has an example with an unknown choice")
 
 
 def _below_anchors(a: Artifact) -> list[bool]:

@@ -10,7 +10,16 @@ import numpy as np
 import pytest
 from fakes import make_artifact, spelled
 from pcdc_runtime import artifact as module
-from pcdc_runtime.artifact import FORMAT_VERSION, MAGIC, MAX_BYTES, OPENING, dumps, loads, read
+from pcdc_runtime.artifact import (
+    FORMAT_VERSION,
+    MAGIC,
+    MAX_BYTES,
+    OPENING,
+    WorkedExample,
+    dumps,
+    loads,
+    read,
+)
 from pcdc_runtime.errors import ArtifactError
 from pcdc_runtime.plan import make_plans
 from pcdc_runtime.rules import RULES
@@ -19,7 +28,8 @@ ARTIFACT = make_artifact(
     {
         "level": spelled("low", "lower", "high"),
         "open": {True: [(["t"], [",", "}"])], False: [(["f"], [",", "}"])], None: [(["n"], ['"'])]},
-    }
+    },
+    examples=[WorkedExample("All is well.", ((0, 0), (1, 2))), WorkedExample("Help!", ((1, 0),))],
 )
 DATA = dumps(ARTIFACT)
 
@@ -54,6 +64,7 @@ def test_bytes_come_back_as_the_same_artifact_and_the_same_bytes():
     assert dumps(back) == DATA
     assert back.digest == ARTIFACT.digest
     assert back.fields == ARTIFACT.fields
+    assert back.examples == ARTIFACT.examples
 
 
 def test_arrays_are_views_that_cannot_be_written():
@@ -323,6 +334,20 @@ FIELDS = payload()["schema"]["fields"]
         (("schema", "temperature"), "2.00"),
         (("schema", "temperature"), 1.0),
         (("schema", "instructions"), b"bytes"),
+        (("schema", "examples"), None),
+        (("schema", "examples"), ["text"]),
+        (("schema", "examples"), [[]] * 1001),
+        (("schema", "examples"), [{"context": "a"}]),
+        (("schema", "examples"), [{"context": 1, "answers": ints(0, 0)}]),
+        (("schema", "examples"), [{"context": "a", "answers": [0, 0]}]),
+        (("schema", "examples"), [{"context": "a", "answers": b""}]),
+        (("schema", "examples"), [{"context": "a", "answers": ints(0)}]),
+        (("schema", "examples"), [{"context": "a", "answers": ints(2, 0)}]),
+        (("schema", "examples"), [{"context": "a", "answers": ints(-1, 0)}]),
+        (("schema", "examples"), [{"context": "a", "answers": ints(0, 3)}]),
+        (("schema", "examples"), [{"context": "a", "answers": ints(0, -1)}]),
+        (("schema", "examples"), [{"context": "a", "answers": ints(0, 0, 0, 1)}]),
+        (("schema", "examples"), [{"context": "a", "answers": ints(1, 0, 0, 0)}]),
         (("prompt", "shared"), 10_000),
         (("prompt", "shared"), -1),
         (("prompt", "shared"), True),
