@@ -1,0 +1,196 @@
+"""Labelled texts from JSON lines and CSV: the same rows, and every mistake in its place."""
+
+import csv
+import json
+
+import pytest
+from fakes import make_artifact, spelled
+from families import family_folder
+
+import pcdc
+from pcdc.evaluation.rows import MAX_BYTES, Row, read_rows, unlabelled
+
+ARTIFACT = pcdc.compile(
+    {
+        "team": {"type": "enum", "description": "Who?", "choices": ["billing", "tech", 'a, "b" c']},
+        "urgent": {"type": "boolean", "description": "Urgent?"},
+        "count": {"type": "enum", "description": "How many?", "choices": [1, 2.5]},
+        "language": {"type": "enum", "description": "Which?", "choices": ["English", None]},
+    },
+    str(family_folder("smollm2")),
+)
+
+
+def written(folder, text, name="data.jsonl"):
+    path = folder / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def found(folder, text, name="data.jsonl"):
+    """Code, line and column of every finding."""
+    _, diagnostics = read_rows(written(folder, text, name), ARTIFACT)
+    return [(d.code, d.location.line, d.location.column) for d in diagnostics]
+
+
+def line(context="a text", **expected):
+    return json.dumps({"context": context, "expected": expected})
+
+
+def only(folder, text, name="data.jsonl"):
+    """The one finding there is."""
+    (finding,) = read_rows(written(folder, text, name), ARTIFACT)[1]
+    return finding
+
+
+def test_a_value_is_the_choice_of_its_json_type(tmp_path):
+    text = line(team="tech", urgent=False, count=1, language=None) + "\n" + line(urgent=True, count=2.5)
+    rows, diagnostics = read_rows(written(tmp_path, text), ARTIFACT)
+    assert diagnostics == []
+    assert rows == (
+        Row(1, "a text", {"team": 1, "urgent": 1, "count": 0, "language": 1}),
+        Row(2, "a text", {"urgent": 0, "count": 1}),
+    )
+
+
+def test_null_is_no_label_where_the_field_has_no_such_choice(tmp_path):
+    rows, diagnostics = read_rows(written(tmp_path, line(team=None, urgent=True)), ARTIFACT)
+    assert (dict(rows[0].expected), diagnostics) == ({"urgent": 0}, [])
+
+
+def test_csv_and_json_lines_give_equal_rows(tmp_path):
+    labels = {"team": "tech", "urgent": "true", "count": "2.5", "language": "not stated"}
+    table = [
+        ["context", *labels],
+        ["one", *labels.values()],
+        ['two, "quoted"', 'a, "b" c', "false", "1", "English"],
+        ["three\nlines\nlong", "", "", "1", ""],
+    ]
+    with (tmp_path / "data.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(table)
+    lines = [
+        line("one", team="tech", urgent=True, count=2.5, language=None),
+        line('two, "quoted"', team='a, "b" c', urgent=False, count=1, language="English"),
+        line("three\nlines\nlong", count=1),
+    ]
+    from_json, problems = read_rows(written(tmp_path, "\n".join(lines)), ARTIFACT)
+    from_csv, more = read_rows(tmp_path / "data.csv", ARTIFACT)
+    assert problems == more == []
+    assert [(r.context, r.expected) for r in from_json] == [(r.context, r.expected) for r in from_csv]
+    assert [r.line for r in from_csv] == [2, 3, 4]
+
+
+def test_every_mistake_of_a_file_is_told_at_once_in_its_place(tmp_path):
+    lines = [
+        line(teem="tech"),
+        line(team="teck"),
+        line(urgent="true"),
+        "{broken",
+        "[1]",
+        '{"text": "x", "expected": {}}',
+        '{"context": 3, "expected": {}}',
+        '{"context": "x"}',
+        '{"context": "x", "expected": {"team": "tech", "team": "tech"}}',
+        '{"context": " ", "expected": {"team": ["tech"]}}',
+        "",
+        line(team="tech"),
+    ]
+    assert found(tmp_path, "\n".join(lines)) == [
+        ("PCDC721", 1, 36),
+        ("PCDC722", 2, 44),
+        ("PCDC722", 3, 46),
+        ("PCDC105", 4, 2),
+        ("PCDC720", 5, 1),
+        ("PCDC720", 6, 1),
+        ("PCDC720", 7, 13),
+        ("PCDC720", 8, 1),
+        ("PCDC106", 9, 47),
+        ("PCDC720", 10, 13),
+        ("PCDC722", 10, 39),
+        ("PCDC105", 11, 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("expected", "help"),
+    [
+        ({"team": "Tech"}, "did you mean `tech`?"),
+        ({"urgent": "true"}, "the answer is a boolean: write `true` without quotes"),
+        ({"count": "2.5"}, "the answer is a number: write `2.5` without quotes"),
+        ({"language": "not stated"}, "the answer is null: write `null` without quotes"),
+        ({"teams": "tech"}, "did you mean `team`?"),
+        ({"urgent": 1}, ""),
+        ({"count": True}, ""),
+    ],
+)
+def test_what_is_nearly_right_says_how_to_write_it(tmp_path, expected, help):
+    assert only(tmp_path, line(**expected)).help == help
+
+
+def test_a_number_in_place_of_its_text_says_how_to_write_it(tmp_path):
+    artifact = make_artifact({"code": spelled("12", "13")})
+    _, (finding,) = read_rows(written(tmp_path, line(code=12)), artifact)
+    assert (finding.fact, finding.help) == ("is 12, a number", 'write it as text: "12"')
+
+
+def test_the_answers_that_there_are_are_named(tmp_path):
+    assert only(tmp_path, line(urgent="x")).limit == 'its answers are "true", "false"'
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("context,team\na,tec\n", [("PCDC722", 2, 3)]),
+        ("context,urgent\na,True\n", [("PCDC722", 2, 3)]),
+        ('context,team\n"a\nb",x\nc,tech,\n', [("PCDC722", 3, 4), ("PCDC720", 4, 1)]),
+        ("context,tam,team,team\na,b,tech,tech\n", [("PCDC721", 1, 9), ("PCDC106", 1, 18)]),
+        ("text,team\na,tech\n", [("PCDC721", 1, 1), ("PCDC720", 1, 1)]),
+        ("", [("PCDC720", 1, 1)]),
+        ("context,team\n,tech\n", [("PCDC720", 2, 1)]),
+        ('context,team\n"a,tech\n', [("PCDC720", 2, 1)]),
+        ("context,team\na,\n", [("PCDC723", 1, 1)]),
+    ],
+)
+def test_mistakes_of_a_table_are_located(tmp_path, text, expected):
+    assert found(tmp_path, text, "data.csv") == expected
+
+
+def test_a_cell_may_be_longer_than_the_csv_module_wants(tmp_path):
+    before = csv.field_size_limit()
+    path = written(tmp_path, f"context,team\n{'long ' * 40_000},tech\n", "data.csv")
+    rows, diagnostics = read_rows(path, ARTIFACT)
+    assert (len(rows[0].context), diagnostics) == (200_000, [])
+    assert csv.field_size_limit() == before
+
+
+def test_a_file_that_is_no_data_is_refused(tmp_path, monkeypatch):
+    assert found(tmp_path, "\n{}\xff".encode("latin-1")) == [("PCDC104", 2, 3)]
+    assert found(tmp_path, "") == [("PCDC723", 1, 1)]
+    assert only(tmp_path, "{}", "data.json").code == "PCDC723"
+    (missing,) = read_rows(tmp_path / "no.jsonl", ARTIFACT)[1]
+    assert missing.code == "PCDC101"
+    monkeypatch.setattr("pcdc.evaluation.rows.MAX_BYTES", 20)
+    assert MAX_BYTES > 20
+    too_large = only(tmp_path, line(team="tech"))
+    assert (too_large.code, too_large.limit) == ("PCDC102", "at most 20 bytes")
+    assert "choices" not in too_large.help
+
+
+def test_many_rows_have_no_limit_but_the_file_s(tmp_path, monkeypatch):
+    monkeypatch.setattr("pcdc.reader.MAX_VALUES", 10)
+    rows, diagnostics = read_rows(written(tmp_path, "\n".join([line(team="tech")] * 50)), ARTIFACT)
+    assert (len(rows), diagnostics) == (50, [])
+
+
+def test_a_field_without_labels_is_said_aloud(tmp_path):
+    path = written(tmp_path, line(team="tech", urgent=True, language=None))
+    rows, _ = read_rows(path, ARTIFACT)
+    (finding,) = unlabelled(rows, ARTIFACT, path)
+    assert (finding.code, finding.severity, finding.subject) == ("PCDC724", "warning", 'field "count"')
+
+
+def test_a_text_with_a_byte_order_mark_reads_like_one_without(tmp_path):
+    text = line(team="tech")
+    assert read_rows(written(tmp_path, "\ufeff" + text), ARTIFACT) == read_rows(
+        written(tmp_path, text), ARTIFACT
+    )
