@@ -27,6 +27,7 @@ from pcdc_runtime.storage import sweep, way_to_write, write_atomic
 
 from .cache import Decision, decide, input_record
 from .diagnostics import Diagnostic, finding, from_error, quoted, sort_diagnostics
+from .ignoring import told
 from .output import LOG_NAME, SUFFIX, append_log, artifact_names, plain_name
 from .parse import catalogs_of, parse_file
 from .prompt import Target, load_target, template_digest
@@ -85,10 +86,10 @@ def build(
     left out of the report.
     """
     sources, findings = find_sources(paths, out)
-    lanes: list[_Lane] = []
+    lanes: list[Lane] = []
     for model_name in dict.fromkeys(model_names):
         try:
-            lanes.append(_Lane(models.resolve(model_name, weights=False)))
+            lanes.append(Lane(models.resolve(model_name, weights=False)))
         except PcdcError as error:
             findings.append(from_error(error))
     planned = [(source, lane) for source in sources for lane in lanes]
@@ -99,7 +100,7 @@ def build(
             schema, problems = parse_file(source.path)
             if ready(source.path):
                 schemas[source.path] = schema
-                findings += problems
+                findings += told(problems, schema)
     for folder in {out / name.parent for name in names}:
         sweep(folder, f"*{SUFFIX}")
     results = []
@@ -217,7 +218,7 @@ def _unlisted(error: OSError) -> Diagnostic:
     return finding("PCDC101", None, str(error.filename), fact, "", "check the folder's permissions")
 
 
-class _Lane:
+class Lane:
     """One model of a build: its digests at once, its tokenizer and template when something is compiled."""
 
     def __init__(self, files: models.ModelFiles) -> None:
@@ -241,18 +242,18 @@ def _target(files: models.ModelFiles, *digests: str) -> tuple[Target | None, lis
 
 
 def _bring_up_to_date(
-    schema: Schema | None, lane: _Lane, path: Path, force: bool
+    schema: Schema | None, lane: Lane, path: Path, force: bool
 ) -> tuple[Outcome, Decision, list[Diagnostic]]:
     if schema is None:
         return "failed", _failure("the schema has errors", path), []
     try:
         record = input_record(schema, *lane.digests)
-        old = _read_old(path)
+        old = read_old(path)
         decision = decide(old, schema, lane.files.name, record, force=force)
         if not decision.rebuild:
             return "fresh", decision, []
         findings = [_replaced(old)] if isinstance(old, ArtifactError) else _overwritten(old, schema, path)
-        compiled, problems = _compile(schema, lane)
+        compiled, problems = compile_for(schema, lane)
     except PcdcError as error:
         return "failed", _failure(error.fact, path), [from_error(error)]
     findings += problems
@@ -269,7 +270,8 @@ def _bring_up_to_date(
     return "built", decision, findings
 
 
-def _compile(schema: Schema, lane: _Lane) -> tuple[Artifact | None, list[Diagnostic]]:
+def compile_for(schema: Schema, lane: Lane) -> tuple[Artifact | None, list[Diagnostic]]:
+    """Compile one schema for one model. Raises PcdcError where the model's files are missing."""
     from .emit import compile_schema
 
     target, problems = lane.target
@@ -279,7 +281,8 @@ def _compile(schema: Schema, lane: _Lane) -> tuple[Artifact | None, list[Diagnos
     return compiled, problems + more
 
 
-def _read_old(path: Path) -> Artifact | ArtifactError | None:
+def read_old(path: Path) -> Artifact | ArtifactError | None:
+    """The artifact at a path, None where there is none, the error where it cannot be trusted."""
     try:
         return artifacts.read(path)
     except ArtifactError as error:
@@ -316,7 +319,7 @@ def _left_behind(
     plain: Path, path: Path, schema: str, model: str, names: Sequence[PurePath], out: Path
 ) -> list[Diagnostic]:
     """A warning where an artifact of the same schema and model has the name that this one had alone."""
-    old = None if plain in {out / name for name in names} else _read_old(plain)
+    old = None if plain in {out / name for name in names} else read_old(plain)
     if not isinstance(old, Artifact) or (old.name, old.model) != (schema, model):
         return []
     fact = f"stays beside {path.name}, which another source of that name made necessary"

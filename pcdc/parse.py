@@ -22,10 +22,11 @@ from .catalog import Catalogs
 from .diagnostics import Diagnostic, has_errors, quoted, sort_diagnostics
 from .examples import EXAMPLES, read_examples
 from .expand import Expanded, Expansion
+from .ignoring import IGNORE, read_ignored
 from .keywords import COMBINING, TOP_KEYWORDS, check_keywords, escape_pointer, looks_like_field, suggestion
 from .labels import check_choices, check_length, check_name, check_names
 from .reader import read_json
-from .schema import NULL_LABEL, CatalogUse, Example, Field, Schema
+from .schema import NULL_LABEL, CatalogUse, Example, Field, Ignored, Schema
 from .source import (
     NOWHERE,
     Array,
@@ -125,6 +126,7 @@ class _Declared:
     settings: Mapping[str, Any] = field(default_factory=dict)
     asked: Mapping[str, Field | None] = field(default_factory=dict)
     examples: tuple[Example, ...] = ()
+    ignored: tuple[Ignored, ...] = ()
 
 
 def _parse(root: Node | None, report: Report, name: str, folder: Path | None, examples: object = ()) -> Found:
@@ -153,7 +155,10 @@ def _declared(
         found = _shorthand(root, report)
         members = None if found is None else (found, "")
     declared = _fields(*members, expansion, report) if members else _Declared()
-    return _with_examples(replace(declared, settings=settings), root.get(SETTINGS), examples, shapes, report)
+    own = root.get(SETTINGS)
+    ignored = read_ignored(own.get(IGNORE) if isinstance(own, Object) else None, report)
+    declared = replace(declared, settings=settings, ignored=ignored)
+    return _with_examples(declared, own, examples, shapes, report)
 
 
 def _with_examples(
@@ -175,10 +180,19 @@ def _checked(declared: _Declared, report: Report, name: str) -> Found:
         return None, diagnostics
     instructions, scoring = settings.get("instructions", ""), settings.get("scoring", "joint")
     temperature = settings.get("temperature", 1.0)
-    schema = Schema(
-        name, declared.fields, instructions, scoring, temperature, declared.examples, declared.uses
+    return (
+        Schema(
+            name=name,
+            fields=declared.fields,
+            instructions=instructions,
+            scoring=scoring,
+            temperature=temperature,
+            examples=declared.examples,
+            catalogs=declared.uses,
+            ignored=declared.ignored,
+        ),
+        diagnostics,
     )
-    return schema, diagnostics
 
 
 def _check_schema_name(name: str, report: Report) -> None:

@@ -84,10 +84,20 @@ class Example:
 
 
 @dataclass(frozen=True)
+class Ignored:
+    """A rule that a definition ignores, and why; `code` is a warning's."""
+
+    code: str
+    reason: str
+    location: Location | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
 class Schema:
     """A checked definition. Every field is answered in every result.
 
-    Choices that came from `catalogs` stand in the fields like written ones.
+    Choices that came from `catalogs` stand in the fields like written ones. What is ignored changes what is
+    said of a schema, never what it compiles to.
     """
 
     name: str
@@ -97,6 +107,7 @@ class Schema:
     temperature: float = 1.0
     examples: tuple[Example, ...] = ()
     catalogs: tuple[CatalogUse, ...] = field(default=(), compare=False)
+    ignored: tuple[Ignored, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         # An int is a legal float to the type checker, but is written differently into an artifact.
