@@ -26,9 +26,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shlex
-import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -42,6 +40,7 @@ from .errors import ArtifactError
 from .rules import MAX_CHOICES, MIN_CHOICES
 from .rules import RULES as RULES
 from .rules import rule_bit as rule_bit
+from .storage import NotRegularError, read_regular
 from .structure import check_structure
 from .wire import Ints as Ints
 from .wire import (
@@ -251,15 +250,13 @@ def read(path: Path) -> Artifact:
 def read_bytes(path: Path) -> bytes:
     """The bytes to give to `loads`: never many more than it takes. Raises ArtifactError."""
     try:
-        # A pipe in a file's place must not make a service wait for a writer.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            kind = os.fstat(descriptor).st_mode
-            if stat.S_ISREG(kind):
-                with open(descriptor, "rb", closefd=False) as file:
-                    return file.read(MAX_BYTES + 1)
-        finally:
-            os.close(descriptor)
+        return read_regular(path, MAX_BYTES + 1)
+    except IsADirectoryError as error:
+        raise ArtifactError(str(path), "is a folder", help="name one artifact in it") from error
+    except NotRegularError as error:
+        raise ArtifactError(
+            str(path), "is not a regular file", help="name a file that `pcdc build` wrote"
+        ) from error
     except OSError as error:
         raise ArtifactError(
             str(path), f"cannot be read ({error.strerror})", help="build it with `pcdc build`"
@@ -268,9 +265,6 @@ def read_bytes(path: Path) -> bytes:
         raise ArtifactError(
             ascii(str(path)), f"cannot be a path ({error})", help="name a file that `pcdc build` wrote"
         ) from error
-    if stat.S_ISDIR(kind):
-        raise ArtifactError(str(path), "is a folder", help="name one artifact in it")
-    raise ArtifactError(str(path), "is not a regular file", help="name a file that `pcdc build` wrote")
 
 
 def loads(data: bytes, subject: str = "artifact") -> Artifact:

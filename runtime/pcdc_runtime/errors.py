@@ -91,6 +91,13 @@ class LogitsWidthError(ArtifactError):
     title = "artifact uses a token the model does not have"
 
 
+class CalibrationError(PcdcError):
+    """The bytes are not a calibration this version can trust."""
+
+    code = "PCDC604"
+    title = "calibration damaged or not readable"
+
+
 class ContextTooLongError(PcdcError):
     """Prompt and deepest path together exceed the model's window."""
 

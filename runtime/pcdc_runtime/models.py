@@ -20,7 +20,8 @@ from typing import Any
 
 from .embedded import REQUIREMENT, embedded_folder
 from .errors import HubUnreachableError, ModelNotFoundError, ModelNotSupportedError, PcdcError
-from .storage import cache_dir, model_cache, sweep, way_to_write, write_atomic
+from .memo import remembered
+from .storage import model_cache, way_to_write, write_atomic
 
 DEFAULT = "smollm2-135m"
 
@@ -54,8 +55,6 @@ _CONVERTIBLE = ("tokenizer.model", "vocab.json", "merges.txt", "vocab.txt", "spi
 _SMALL_FILES = ("*.json", "*.jinja", "*.model", "*.tiktoken", "merges.txt", "vocab.txt")
 _WEIGHT_FILES = ("model*.safetensors",)
 _SPECIAL_TOKENS = tuple(f"{kind}_token" for kind in ("bos", "eos", "unk", "pad", "sep", "cls", "mask"))
-_MAX_MEMO_BYTES = 1_000_000
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -146,20 +145,13 @@ def fingerprint_of(folder: Path) -> str:
     """The fingerprint of a folder's tokenizer, which is loaded only where its file was never seen before."""
     # The canonical form that is hashed is written by the library, so its version is part of the key.
     key = f"{tokenizer_digest(folder)}/{metadata.version('tokenizers')}"
-    memo: dict[str, str] = {}
-    with suppress(OSError):
-        path = cache_dir() / "fingerprints.json"
-        sweep(path.parent, path.name)
-        memo = _read_memo(path)
-    if key not in memo:
+
+    def of_tokenizer() -> str:
         from .tokenizer import fingerprint, load_tokenizer
 
-        memo[key] = fingerprint(load_tokenizer(folder))
-        with suppress(OSError):
-            write_atomic(
-                cache_dir() / "fingerprints.json", json.dumps(memo, indent=1, sort_keys=True).encode()
-            )
-    return memo[key]
+        return fingerprint(load_tokenizer(folder))
+
+    return remembered("fingerprints.json", key, of_tokenizer)
 
 
 def tokenizer_digest(folder: Path) -> str:
@@ -171,19 +163,6 @@ def shown(name: str) -> str:
     """A name as it may be printed: control characters escaped, length bounded."""
     text = name if name.isprintable() else ascii(name)
     return text if len(text) <= 120 else f"{text[:117]}..."
-
-
-def _read_memo(path: Path) -> dict[str, str]:
-    """What is known; nothing where the file is missing, damaged or has grown beyond its bound."""
-    try:
-        if path.stat().st_size > _MAX_MEMO_BYTES:
-            return {}
-        memo = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return {}
-    if not isinstance(memo, dict):
-        return {}
-    return {k: v for k, v in memo.items() if isinstance(v, str) and _SHA256.fullmatch(v)}
 
 
 def _local_folder(name: str) -> Path | None:

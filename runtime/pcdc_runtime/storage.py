@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 import secrets
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -14,6 +15,10 @@ from pathlib import Path
 from .errors import ModelNotFoundError
 
 _RANDOM_BYTES = 8
+
+
+class NotRegularError(OSError):
+    """A pipe, a socket or a device stands in a file's place."""
 
 
 def cache_dir() -> Path:
@@ -61,6 +66,25 @@ def sweep(folder: Path, names: str = "*") -> None:
                     leftover.unlink()
                 finally:
                     os.close(descriptor)
+
+
+def read_regular(path: Path, limit: int) -> bytes:
+    """The first `limit` bytes of a file.
+
+    Raises OSError, also for what is no regular file, and ValueError for what cannot be a path.
+    """
+    # A pipe in a file's place must not make a service wait for a writer.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        kind = os.fstat(descriptor).st_mode
+        if stat.S_ISDIR(kind):
+            raise IsADirectoryError(errno.EISDIR, "is a folder")
+        if not stat.S_ISREG(kind):
+            raise NotRegularError(errno.EINVAL, "not a regular file")
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read(limit)
+    finally:
+        os.close(descriptor)
 
 
 def write_atomic(path: Path, data: bytes) -> None:
