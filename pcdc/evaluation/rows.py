@@ -103,6 +103,11 @@ def _keyed(value: Value) -> tuple[str, Value]:
     return kind, value
 
 
+def same_text(context: str) -> str:
+    """A text without what does not make it another: blanks and case."""
+    return " ".join(context.split()).casefold()
+
+
 def read_rows(path: Path, artifact: Artifact) -> tuple[tuple[Row, ...], list[Diagnostic]]:
     """The rows of a data file that have a label, and what is wrong with any of them, all at once."""
     kind = path.suffix.lower()
