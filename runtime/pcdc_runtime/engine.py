@@ -10,9 +10,9 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal, overload
 
-from . import artifact as artifact_file
 from .artifact import Artifact, Ints
 from .bound import check_window
+from .calibration import Calibration
 from .engines import Engines
 from .errors import (
     ArtifactError,
@@ -23,9 +23,9 @@ from .errors import (
     UnknownScoringError,
 )
 from .plan import Plan
-from .reload import ArtifactFile, Source
+from .reload import ArtifactFile, Pair, Source
 from .result import FieldResult, Result
-from .rules import RULES
+from .rules import NODE_BUDGET, RULES
 from .tokenizer import assemble_prompt
 
 try:
@@ -40,8 +40,6 @@ except ImportError as error:
         "running a model needs MLX, on macOS or Linux",
         "install `pcdc` (or `pcdc-runtime`) again on this machine, it brings `mlx` and `mlx-lm`",
     ) from error
-
-NODE_BUDGET = 4096
 
 
 @dataclass(frozen=True)
@@ -60,8 +58,9 @@ class Engine:
     """One artifact on one loaded model; `load` makes it. Safe to call from any thread.
 
     Takes over one use of `model`, which `close` gives back. A tree pass runs at most `node_budget` nodes,
-    unless one field alone has more. With `file`, each request is answered from what that holds when the
-    request starts. Without `prefill`, the first request computes the head's KV.
+    unless one field alone has more. `calibration` is applied to the fields that it was fitted to. With
+    `file`, each request is answered from what that holds when the request starts. Without `prefill`, the
+    first request computes the head's KV.
     """
 
     def __init__(
@@ -70,6 +69,7 @@ class Engine:
         model: LoadedModel,
         node_budget: int = NODE_BUDGET,
         *,
+        calibration: Calibration | None = None,
         file: ArtifactFile | None = None,
         prefill: bool = True,
     ) -> None:
@@ -81,7 +81,7 @@ class Engine:
         try:
             if not isinstance(artifact, Artifact):
                 raise TypeError(f"an Engine answers an Artifact, as `load` reads, not {_kind(artifact)}")
-            self._source = Source(artifact, model, node_budget, file)
+            self._source = Source(Pair(artifact, calibration), model, node_budget, file)
             if prefill:
                 model.call(self._prefill_head)
         except BaseException:
@@ -92,6 +92,11 @@ class Engine:
     def artifact(self) -> Artifact:
         """The artifact that answered last, or is to answer first."""
         return self._source.bound.artifact
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """The calibration that goes with it, None where there is none."""
+        return self._source.bound.calibrated.calibration
 
     def __repr__(self) -> str:
         return f"Engine({self.artifact!r}, model={self.model.name!r})"
@@ -107,7 +112,8 @@ class Engine:
     ) -> Result:
         """Answer the fields (all when None, one when a name) for one context.
 
-        `scoring` and `temperature` default to the artifact's. Without `legal_mass` it is None and `trie`
+        `scoring` and `temperature` default to the artifact's; a temperature given here is applied in place
+        of any calibration. Without `legal_mass` it is None and `trie`
         runs fewer nodes. Raises ContextNotTextError, ContextTooLongError, EngineClosedError, ScoreError,
         TemperatureError, UnknownFieldError, UnknownScoringError.
         """
@@ -134,14 +140,14 @@ class Engine:
     ) -> dict[str, Result]:
         """What `run` answers under each of the rules, from one prefill and one tree pass over their nodes.
 
-        Always with legal mass. The times and counts of each result are those of the whole. Raises what
+        Always with legal mass, never calibrated. The times and counts of each result are those of the whole. Raises what
         `run` raises.
         """
         wanted = tuple(dict.fromkeys([rules] if isinstance(rules, str) else rules))
         self._check(context, *wanted)
         if not wanted:
             raise UnknownScoringError("scoring", "was asked for no rule at all", _known_rules())
-        return self.model.call(partial(self._answers, context, self._names(fields), wanted, None, True))
+        return self.model.call(partial(self._answers, context, self._names(fields), wanted))
 
     def close(self) -> None:
         """Refuse further requests and give the model back; queued requests are still answered."""
@@ -214,7 +220,7 @@ class Engine:
         legal_mass: bool,
     ) -> Result:
         rules = None if scoring is None else (scoring,)
-        (result,) = self._answers(context, fields, rules, temperature, legal_mass).values()
+        (result,) = self._answers(context, fields, rules, temperature, legal_mass, calibrated=True).values()
         return result
 
     def _answers(
@@ -222,8 +228,10 @@ class Engine:
         context: str,
         fields: str | tuple[str, ...] | None,
         rules: tuple[str, ...] | None,
-        temperature: float | None,
-        legal_mass: bool,
+        temperature: float | None = None,
+        legal_mass: bool = True,
+        *,
+        calibrated: bool = False,
     ) -> dict[str, Result]:
         """On the owner thread: the whole of one request, from one artifact, by rule."""
         started = perf_counter()
@@ -238,6 +246,7 @@ class Engine:
         band = drift_band(self.model.language.dtype)
         results: dict[str, Result] = {}
         for rule, of_field in scores.items():
+            corrections = bound.calibrated.under(rule) if calibrated and temperature is None else {}
             answers = tuple(
                 decide(
                     artifact.fields[index],
@@ -245,6 +254,7 @@ class Engine:
                     heat,
                     upper_bound=rule == "identify",
                     band=band,
+                    correction=corrections.get(artifact.fields[index].name, ""),
                 )
                 for index in chosen
             )
@@ -295,7 +305,10 @@ class Engine:
         started: float,
     ) -> Result:
         cut = artifact.prompt
-        warnings = ["uncalibrated", *refused]
+        warnings = ["uncalibrated"] if any(a.calibration is None for a in answers) else []
+        if any(a.calibration_dropped for a in answers):
+            warnings.append("calibration_dropped")
+        warnings += refused
         if not context.strip():
             warnings.append("empty_context")
         if self.model.language.window is None:
@@ -320,26 +333,39 @@ class Engine:
 
 @overload
 def load(
-    path: str | Path, model: str | Path | LoadedModel | None = None, *, reload: Literal[False] = False
+    path: str | Path,
+    model: str | Path | LoadedModel | None = None,
+    *,
+    reload: Literal[False] = False,
+    calibration: bool = True,
 ) -> Engine: ...
 
 
 @overload
 def load(
-    path: str | Path, model: str | Path | LoadedModel | None = None, *, reload: bool
+    path: str | Path,
+    model: str | Path | LoadedModel | None = None,
+    *,
+    reload: bool,
+    calibration: bool = True,
 ) -> Engine | Any: ...
 
 
 def load(
-    path: str | Path, model: str | Path | LoadedModel | None = None, *, reload: bool = False
+    path: str | Path,
+    model: str | Path | LoadedModel | None = None,
+    *,
+    reload: bool = False,
+    calibration: bool = True,
 ) -> Engine | Engines:
     """An engine for an artifact file, on the model it names or on another with the same tokenizer.
 
     `model` is an alias, a hub id, a folder, or a loaded model to share; a model already loaded by this
-    process is shared in any case. With `reload` the engine follows the file: a new artifact in it answers
-    the requests that start after, once it is checked; a missing, damaged or mismatching file leaves the old
-    one in use and is reported once, in the log and in a result's `warnings`. A folder, with `reload` only,
-    gives an `Engines`. Raises ArtifactError (FingerprintMismatchError, LogitsWidthError),
+    process is shared in any case. With `calibration`, a calibration file beside the artifact is applied.
+    With `reload` the engine follows both files: what is new in them answers the requests that start after,
+    once it is checked; a missing artifact, and a damaged or mismatching file, leaves the old ones in use
+    and is reported once, in the log and in a result's `warnings`. A folder, with `reload` only, gives an
+    `Engines`. Raises ArtifactError (FingerprintMismatchError, LogitsWidthError), CalibrationError,
     ModelNotFoundError, HubUnreachableError, ModelNotSupportedError, ContextTooLongError.
     """
     try:
@@ -348,19 +374,21 @@ def load(
         raise ArtifactError(
             "artifact", f"is {_kind(path)}, not a path", help="name a file that `pcdc build` wrote"
         ) from None
-    if not reload:
-        artifact = artifact_file.read(path)
-        return Engine(artifact, _model_for(artifact, model))
-    if path.is_dir():
-        return Engines(path, partial(_follow, model, prefill=False))
-    file = ArtifactFile(path)
-    return _follow(model, file.read(), file)
+    if reload and path.is_dir():
+        return Engines(path, partial(_follow, model, calibration))
+    file = ArtifactFile(path, calibration=calibration)
+    pair = file.read()
+    return Engine(
+        pair.artifact,
+        _model_for(pair.artifact, model),
+        calibration=pair.calibration,
+        file=file if reload else None,
+    )
 
 
-def _follow(
-    model: str | Path | LoadedModel | None, artifact: Artifact, file: ArtifactFile, prefill: bool = True
-) -> Engine:
-    return Engine(artifact, _model_for(artifact, model), file=file, prefill=prefill)
+def _follow(model: str | Path | LoadedModel | None, calibration: bool, pair: Pair, path: Path) -> Engine:
+    file = ArtifactFile(path, pair.artifact.name, calibration=calibration)
+    return Engine(pair.artifact, _model_for(pair.artifact, model), file=file, prefill=False)
 
 
 def _model_for(artifact: Artifact, model: str | Path | LoadedModel | None) -> LoadedModel:

@@ -5,6 +5,8 @@ from __future__ import annotations
 MAX_FIELDS = 1000
 MIN_CHOICES = 2
 MAX_CHOICES = 255
+NODE_BUDGET = 4096
+"""Nodes that one tree pass runs at most, unless a single field needs more."""
 RULES: tuple[str, ...] = ("joint", "identify", "trie")
 
 
