@@ -14,6 +14,7 @@ from pcdc_runtime.artifact import Ints
 from tokenizers import Tokenizer
 
 JSON_BLANKS = b" \t\n\r"
+END_SETS_KEPT = 4096
 Beginning = TypeVar("Beginning", bytes, tuple[int, ...])
 
 
@@ -48,6 +49,8 @@ class Vocabulary:
         special = {index for index, token in added.items() if token.special}
         self._sorted = sorted((b, i) for i, b in enumerate(self._bytes) if b and i not in special)
         self._keys = [b for b, _ in self._sorted]
+        # The bare literals that every schema has look at the whole vocabulary.
+        self._end_set = lru_cache(maxsize=END_SETS_KEPT)(self._found_end_set)
 
     def bytes_of(self, ids: list[int]) -> list[bytes]:
         """Bytes of each token; never `decode`, which answers for a sequence and not for a token."""
@@ -59,12 +62,17 @@ class Vocabulary:
 
     def end_set(self, remainder: Remainder) -> Ints:
         """Sorted ids of all non-special tokens whose bytes begin with the remainder and close the value."""
+        return self._end_set(remainder)
+
+    def _found_end_set(self, remainder: Remainder) -> Ints:
         ids = (
             i
             for b, i in self._with_prefix(remainder.rest)
             if not remainder.bare or _closes(b, remainder.rest)
         )
-        return np.array(sorted(ids), dtype=np.int32)
+        found = np.array(sorted(ids), dtype=np.int32)
+        found.setflags(write=False)
+        return found
 
     def _with_prefix(self, prefix: bytes) -> list[tuple[bytes, int]]:
         start = bisect_left(self._keys, prefix)

@@ -1,0 +1,58 @@
+"""A lint's report for people: what each schema came to in tokens, and how much was found."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from pcdc.diagnostics import visible
+from pcdc.show import table, tokens_text
+
+from .linting import LintReport, TargetView
+from .subject import FieldTokens
+
+
+def summary(report: LintReport, *, explain: bool, terminal: bool) -> str:
+    """A line for each schema and model, with `explain` its fields and choices, then the counts."""
+    shown = [_line(t) + (_explained(t, terminal) if explain else "") for t in report.targets]
+    return "".join(shown) + _counts(report)
+
+
+def _line(target: TargetView) -> str:
+    choices = sum(len(f.labels) for f in target.fields)
+    examples = f" ({target.example_tokens} of them examples)" if target.example_tokens else ""
+    window = f" of {target.window}" if target.window is not None else ""
+    return (
+        f"{visible(target.source)}: {_many(len(target.fields), 'field')}, {_many(choices, 'choice')}; "
+        f"{target.model}: {target.prompt_tokens} prompt tokens{examples}{window}, "
+        f"{_many(target.nodes, 'node')}, {_many(target.passes, 'tree pass')}\n"
+    )
+
+
+def _many(count: int, thing: str) -> str:
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}{'es' if thing.endswith('s') else 's'}"
+
+
+def _explained(target: TargetView, terminal: bool) -> str:
+    rows = [_row(field) for field in target.fields]
+    header = ["field", "type", "choices", "tokens", "nodes", "prompt tokens"]
+    tables = [table(header, rows, terminal=terminal)]
+    rows = [
+        [field.name, label, str(len(tokens)), tokens_text(tokens)]
+        for field in target.fields
+        for label, tokens in zip(field.labels, field.choices, strict=True)
+    ]
+    return "".join([*tables, table(["field", "choice", "count", "tokens"], rows, terminal=terminal)])
+
+
+def _row(field: FieldTokens) -> list[str]:
+    counts = [len(tokens) for tokens in field.choices]
+    span = str(min(counts)) if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
+    return [field.name, field.type, str(len(counts)), span, str(field.nodes), str(field.prompt)]
+
+
+def _counts(report: LintReport) -> str:
+    by_severity = Counter(d.severity for d in report.diagnostics)
+    parts = [_many(by_severity["error"], "error"), _many(by_severity["warning"], "warning")]
+    if report.ignored:
+        parts.append(f"{len(report.ignored)} ignored")
+    return ", ".join(parts) + "\n"
