@@ -1,11 +1,12 @@
 """Variants of an artifact: in other orders, and with worked examples."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from pcdc_runtime.engine import Engine
-from pcdc_runtime.errors import ArtifactError
+from pcdc_runtime.errors import ArtifactError, ContextTooLongError
 from pcdc_runtime.loaded import open_model
 
 import pcdc
@@ -83,40 +84,62 @@ def test_reordering_moves_fields_and_choices_and_loses_none(artifact):
         )
 
 
-def test_flips_are_those_of_engines_that_run_the_reordered_schemas(
-    artifact, target, rows, opening, kept, tiny
-):
-    found = permute(artifact, target, rows, opening, kept, ignore, orders=3, seed=5)
-    answers = []
-    for number in range(-1, 3):
-        generator = np.random.default_rng([5, 12, number] if number >= 0 else 0)
-        schema = reordered(schema_of(artifact), generator) if number >= 0 else schema_of(artifact)
-        with Engine(compiled(schema, target), open_model(tiny)) as engine:
-            answers.append([engine.run(row.context).values["department"] for row in rows])
-    changed = np.array([[a != b for a, b in zip(order, answers[0], strict=True)] for order in answers])
-    right = [
-        np.mean(
-            [
-                value == artifact.fields[0].candidates[row.expected["department"]].value
-                for value, row in zip(order, rows, strict=True)
+class FirstPlace:
+    """Engines that always answer with the choice that is declared first; texts with a ! are too long."""
+
+    weights = ""
+
+    def engine(self, artifact):
+        """Counts nothing, loads nothing."""
+        self.artifact = artifact
+        return self
+
+    def compare(self, context, rules):
+        """As Engine.compare."""
+        if "!" in context:
+            raise ContextTooLongError("context", "is long", "the window is short")
+        answers = [
+            SimpleNamespace(log_scores=tuple(-float(n) for n in range(len(f.candidates))), legal_mass=0.5)
+            for f in self.artifact.fields
+        ]
+        one = SimpleNamespace(answers=answers, prefill_ms=1.0, suffix_eval_ms=1.0, context_tokens=3)
+        return dict.fromkeys(rules, one)
+
+
+def test_flips_are_counted_against_the_declared_order(artifact, target, rows, kept):
+    found = permute(artifact, target, rows, FirstPlace(), kept, ignore, orders=6, seed=5)
+    schema = schema_of(artifact)
+    orders = [reordered(schema, np.random.default_rng([5, 12, number])) for number in range(6)]
+    for field in schema.fields:
+        firsts = [f.choices[0].label for order in orders for f in order.fields if f.name == field.name]
+        flips = found.fields[field.name]
+        changed = [first != field.choices[0].label for first in firsts]
+        assert sum(changed) > 0
+        assert (flips.mean, flips.any) == (pytest.approx(np.mean(changed)), 1.0)
+        if field.name != "unasked":
+            right = [
+                np.mean(
+                    [
+                        field.choices[row.expected[field.name]].label == first
+                        for row in rows
+                        if field.name in row.expected
+                    ]
+                )
+                for first in [field.choices[0].label, *firsts]
             ]
-        )
-        for order in answers
-    ]
-    flips = found.fields["department"]
-    assert (found.orders, found.texts, found.of_texts) == (3, 12, 12)
-    assert flips.mean == pytest.approx(changed[1:].mean())
-    assert flips.any == pytest.approx(changed.any(axis=0).mean())
-    assert flips.any > 0
-    assert (flips.accuracy, flips.lowest, flips.highest) == pytest.approx((right[0], min(right), max(right)))
+            assert (flips.accuracy, flips.lowest, flips.highest) == (right[0], min(right), max(right))
+    assert (found.orders, found.texts, found.of_texts) == (6, 12, 12)
     assert found.fields["unasked"].accuracy is None
     assert found.overall.mean == pytest.approx(np.mean([f.mean for f in found.fields.values()]))
 
 
-def test_no_more_texts_are_asked_again_than_stated(artifact, target, opening, kept):
+def test_no_more_texts_are_asked_again_than_stated_and_none_that_is_too_long(artifact, target, kept):
     many = [Row(n, f"text {n}", {"urgent": 0}) for n in range(MAX_TEXTS + 7)]
-    found = permute(artifact, target, many, opening, kept, ignore, orders=1, seed=0)
+    found = permute(artifact, target, many, FirstPlace(), kept, ignore, orders=1, seed=0)
     assert (found.texts, found.of_texts) == (MAX_TEXTS, MAX_TEXTS + 7)
+    few = [*many[:3], Row(4, "text!", {"urgent": 0})]
+    found = permute(artifact, target, few, FirstPlace(), kept, ignore, orders=1, seed=0)
+    assert (found.texts, found.of_texts) == (3, 4)
 
 
 def test_examples_are_spread_over_the_labels_and_short(artifact):
