@@ -17,9 +17,11 @@ from .describe import ArtifactView, FieldView, Token
 from .diagnostics import visible
 
 if TYPE_CHECKING:
-    from pcdc_runtime.result import Result
+    from pcdc_runtime.result import FieldResult, Result
 
 MAX_SHOWN = 12
+DEFAULT_THRESHOLD = 0.75
+"""Below which probability an answer is marked where its field has no threshold of its own."""
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, terminal: bool) -> str:
@@ -38,8 +40,11 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, terminal: boo
     return "".join("  ".join(line).rstrip() + "\n" for line in padded)
 
 
-def result_table(result: Result, threshold: float, *, terminal: bool) -> str:
-    """Every answer with its probability, then one line about the run."""
+def result_table(result: Result, threshold: float | None, *, terminal: bool) -> str:
+    """Every answer with its probability, then one line about the run.
+
+    Answers below the threshold are marked; None stands for each field's own, or DEFAULT_THRESHOLD.
+    """
     rows = [
         [
             name,
@@ -47,25 +52,32 @@ def result_table(result: Result, threshold: float, *, terminal: bool) -> str:
             f"{field.prob:.4f}",
             "-" if field.legal_mass is None else f"{field.legal_mass:.4f}",
             f"{field.margin:.2f}",
-            _note(field.prob < threshold, field.tie, field.near_tie, threshold),
+            _note(field, _own_threshold(field) if threshold is None else threshold),
         ]
         for name, field in result.fields.items()
     ]
     header = ["field", "value", "probability", "legal mass", "margin", "note"]
     heat = "" if result.temperature == 1 else f"temperature {result.temperature:g}, "
+    count = sum(field.calibration is not None for field in result.answers)
+    calibrated = f"calibrated: {count} of {len(result.answers)} fields" if count else "uncalibrated"
     run = (
         f"prefill {result.prefill_ms:.1f} ms, tree pass {result.suffix_eval_ms:.1f} ms, "
         f"{result.sequential_forward_passes} passes, {result.nodes} nodes, "
-        f"{result.context_tokens} context tokens, scoring {result.scoring}, {heat}uncalibrated, "
+        f"{result.context_tokens} context tokens, scoring {result.scoring}, {heat}{calibrated}, "
         f"artifact {result.artifact_digest[:12]}, model {result.model}\n"
     )
     return table(header, rows, terminal=terminal) + run
 
 
-def _note(below: bool, tie: bool, near_tie: bool, threshold: float) -> str:
-    notes = [f"below {threshold:g}"] if below else []
-    if tie or near_tie:
-        notes.append("tie" if tie else "near tie")
+def _own_threshold(field: FieldResult) -> float:
+    own = None if field.calibration is None else field.calibration.threshold
+    return DEFAULT_THRESHOLD if own is None else own
+
+
+def _note(field: FieldResult, threshold: float) -> str:
+    notes = [f"below {threshold:g}"] if field.prob < threshold else []
+    if field.tie or field.near_tie:
+        notes.append("tie" if field.tie else "near tie")
     return ", ".join(notes)
 
 

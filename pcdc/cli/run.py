@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated
 
 import typer
+
+from pcdc.diagnostics import visible
 
 from .common import ArtifactPath, Model, app, on_terminal, print_json, put, read_context
 
@@ -27,14 +30,25 @@ def run(
     text: Annotated[str | None, typer.Option("--text", help="The text itself.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON.")] = False,
     threshold: Annotated[
-        float, typer.Option("--threshold", min=0.0, max=1.0, help="Mark answers below this probability.")
-    ] = 0.75,
+        float | None,
+        typer.Option(
+            "--threshold",
+            min=0.0,
+            max=1.0,
+            help="Mark answers below this probability; each field's own unless given, else 0.75.",
+        ),
+    ] = None,
+    no_calibration: Annotated[
+        bool, typer.Option("--no-calibration", help="Leave the calibration beside the artifact unused.")
+    ] = False,
     scoring: Annotated[
         Scoring | None, typer.Option("--scoring", help="The artifact's rule unless given.")
     ] = None,
     temperature: Annotated[
         float | None,
-        typer.Option("--temperature", help="The artifact's unless given; never changes an answer."),
+        typer.Option(
+            "--temperature", help="The artifact's or the calibration's unless given; replaces both."
+        ),
     ] = None,
     fields: Annotated[
         list[str] | None,
@@ -57,7 +71,9 @@ def run(
     body = text if text is not None else read_context(str(context))
     from pcdc_runtime import load
 
-    with load(artifact, model=model) as engine:
+    # The notes below say what the log does.
+    logging.getLogger("pcdc_runtime").addHandler(logging.NullHandler())
+    with load(artifact, model=model, calibration=not no_calibration) as engine:
         result = engine.run(
             body,
             fields=_wanted(fields, [field.name for field in engine.artifact.fields]) if fields else None,
@@ -65,9 +81,13 @@ def run(
             temperature=temperature,
         )
     for warning in result.warnings:
-        # The table and README say that of every run.
-        if warning != "uncalibrated":
+        # The table's last line says the first; the reasons of the second follow.
+        if warning not in ("uncalibrated", "calibration_dropped"):
             typer.echo(f"note: {warning}", err=True)
+    dropped = {name: reason for name, one in result.fields.items() if (reason := one.calibration_dropped)}
+    for reason in dict.fromkeys(dropped.values()):
+        names = ", ".join(name for name, why in dropped.items() if why == reason)
+        typer.echo(visible(f"note: calibration dropped for {names}: {reason}"), err=True)
     if as_json:
         print_json(result.to_dict())
         return

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .calibration import CalibratedThreshold, calibration_path, read_thresholds
 from .errors import (
     ArtifactError,
+    CalibrationError,
     ContextNotTextError,
     ContextTooLongError,
     EngineClosedError,
@@ -25,7 +27,7 @@ from .errors import (
     UnknownFieldError,
     UnknownScoringError,
 )
-from .result import FieldResult, Result
+from .result import AppliedCalibration, FieldResult, Result, Route
 
 if TYPE_CHECKING:
     from .engine import Engine, load
@@ -33,7 +35,10 @@ if TYPE_CHECKING:
     from .loaded import LoadedModel, open_model
 
 __all__ = [
+    "AppliedCalibration",
     "ArtifactError",
+    "CalibratedThreshold",
+    "CalibrationError",
     "ContextNotTextError",
     "ContextTooLongError",
     "Engine",
@@ -49,12 +54,15 @@ __all__ = [
     "ModelNotSupportedError",
     "PcdcError",
     "Result",
+    "Route",
     "ScoreError",
     "TemperatureError",
     "UnknownFieldError",
     "UnknownScoringError",
+    "calibration_path",
     "load",
     "open_model",
+    "read_thresholds",
 ]
 
 

@@ -9,6 +9,8 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from .artifact import Artifact
+from .calibration import Calibration
+from .correction import Calibrated
 from .errors import ContextTooLongError, LogitsWidthError, UnknownFieldError
 from .plan import Plan, make_shared_plans
 from .tokenizer import check_tokenizer
@@ -28,6 +30,7 @@ class Bound:
 
     artifact: Artifact
     plans: Callable[[tuple[str, ...], frozenset[int], bool], tuple[tuple[Plan, ...], ...]]
+    calibrated: Calibrated
 
     def chosen(self, fields: str | Sequence[str] | None) -> tuple[int, ...]:
         """Indices of the named fields, each once; all when None. Raises UnknownFieldError."""
@@ -48,10 +51,13 @@ class Bound:
         return tuple(names.index(name) for name in wanted)
 
 
-def bind(artifact: Artifact, model: LoadedModel, node_budget: int) -> Bound:
-    """Check that the artifact fits the model; nothing is run.
+def bind(
+    artifact: Artifact, model: LoadedModel, node_budget: int, calibration: Calibration | None = None
+) -> Bound:
+    """Check that the artifact fits the model, and what of the calibration fits both; nothing is run.
 
-    Raises FingerprintMismatchError, LogitsWidthError, ContextTooLongError.
+    Raises FingerprintMismatchError, LogitsWidthError, ContextTooLongError, CalibrationError and, only with a
+    calibration, ModelNotFoundError.
     """
     check_tokenizer(artifact, model.tokenizer, model.fingerprint, model.name)
     width = model.language.logits_width
@@ -70,7 +76,8 @@ def bind(artifact: Artifact, model: LoadedModel, node_budget: int) -> Bound:
             f"the window of {model.name} is {window} tokens",
             "split the schema in two, or run a model with a longer window",
         )
-    return Bound(artifact, lru_cache(PLANS_KEPT)(partial(_plans, artifact, node_budget)))
+    plans = lru_cache(PLANS_KEPT)(partial(_plans, artifact, node_budget))
+    return Bound(artifact, plans, Calibrated(artifact, model, calibration))
 
 
 def check_window(model: LoadedModel, prompt: int, deepest: int) -> None:

@@ -140,8 +140,8 @@ class Engine:
     ) -> dict[str, Result]:
         """What `run` answers under each of the rules, from one prefill and one tree pass over their nodes.
 
-        Always with legal mass, never calibrated. The times and counts of each result are those of the whole. Raises what
-        `run` raises.
+        Always with legal mass, never calibrated. The times and counts of each result are those of the whole.
+        Raises what `run` raises.
         """
         wanted = tuple(dict.fromkeys([rules] if isinstance(rules, str) else rules))
         self._check(context, *wanted)

@@ -8,9 +8,8 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from .artifact import Artifact
 from .errors import ArtifactError, PcdcError
-from .reload import ArtifactFile
+from .reload import ArtifactFile, Pair
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -26,7 +25,7 @@ class Engines(Mapping[str, "Engine"]):
     be had is tried again. Hidden files and folders are not looked at. Safe to use from any thread.
     """
 
-    def __init__(self, folder: Path, open_engine: Callable[[Artifact, ArtifactFile], Engine]) -> None:
+    def __init__(self, folder: Path, open_engine: Callable[[Pair, Path], Engine]) -> None:
         self.folder = folder
         self._open = open_engine
         self._lock = Lock()
@@ -75,9 +74,10 @@ class Engines(Mapping[str, "Engine"]):
     def _look_at(self, path: Path) -> None:
         file = self._files.setdefault(path, ArtifactFile(path))
         try:
-            artifact = file.changed()
-            if artifact is None or self._homes.get(artifact.name) == path:
+            pair = file.changed()
+            if pair is None or self._homes.get(pair.artifact.name) == path:
                 return
+            artifact = pair.artifact
             if artifact.name in self._homes:
                 raise ArtifactError(
                     str(path),
@@ -85,7 +85,7 @@ class Engines(Mapping[str, "Engine"]):
                     "a folder has one engine for a schema",
                     "load it by its path, or keep one folder a model",
                 )
-            self._engines[artifact.name] = self._open(artifact, ArtifactFile(path, artifact.name))
+            self._engines[artifact.name] = self._open(pair, path)
             self._homes[artifact.name] = path
         except ArtifactError as error:
             logger.warning("%s", error)

@@ -9,7 +9,7 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
@@ -20,6 +20,7 @@ from .fast_mlx import mx
 from .models import resolve
 from .prefix import PrefixCache
 from .tokenizer import fingerprint, load_tokenizer
+from .weights import weights_digest
 
 if TYPE_CHECKING:
     from .model import LanguageModel
@@ -33,8 +34,8 @@ KV_LIMIT = 1024**3
 class LoadedModel:
     """A language model, its tokenizer and the KV of its artifacts' prompts, on one owner thread.
 
-    `opener` runs on that thread. `kv_limit` bounds the KV kept between requests, in bytes. Counts its
-    users: `share` adds one, `close` takes one away, the last one ends the thread.
+    `opener` runs on that thread. `kv_limit` bounds the KV kept between requests, in bytes. `folder` is where
+    its files are. Counts its users: `share` adds one, `close` takes one away, the last one ends the thread.
     """
 
     language: LanguageModel
@@ -42,8 +43,11 @@ class LoadedModel:
     fingerprint: str
     prefixes: PrefixCache
 
-    def __init__(self, name: str, opener: Opener, kv_limit: int = KV_LIMIT) -> None:
+    def __init__(
+        self, name: str, opener: Opener, kv_limit: int = KV_LIMIT, folder: Path | None = None
+    ) -> None:
         self.name = name
+        self.folder = folder
         _check_process(f"model {name}")
         self._pid = os.getpid()
         self._users = 1
@@ -61,6 +65,14 @@ class LoadedModel:
         self.fingerprint = fingerprint(self.tokenizer)
         self.prefixes = PrefixCache(self.language, kv_limit, self._go_on)
         return threading.get_ident()
+
+    @cached_property
+    def weights_digest(self) -> str:
+        """sha256 of the weights, "" for a model that is in no folder.
+
+        Raises ModelNotFoundError.
+        """
+        return "" if self.folder is None else weights_digest(self.folder)
 
     def share(self) -> LoadedModel:
         """This model with one user more. Raises EngineClosedError after the last one closed it."""
@@ -199,7 +211,8 @@ def open_model(name: str | os.PathLike[str], *, folders: bool = True) -> LoadedM
     with _LOCK:
         if key in _LOADED:
             return _LOADED[key].share()
-        loaded = LoadedModel(files.name, partial(_open_folder, files.folder, files.name))
+        opener = partial(_open_folder, files.folder, files.name)
+        loaded = LoadedModel(files.name, opener, folder=files.folder)
         _LOADED[key] = loaded
         return loaded
 

@@ -1,24 +1,32 @@
-"""Follows artifact files: a changed one is checked whole, then takes the old one's place between requests.
+"""Follows artifact files: what changed is checked whole, then takes the old one's place between requests.
 
-Nothing watches and nothing runs in the background. A file is looked at when a request starts.
+An artifact and the calibration beside it are taken as a pair. Nothing watches and nothing runs in the
+background. Files are looked at when a request starts.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 from . import artifact as artifact_file
+from . import calibration as calibration_file
 from .artifact import Artifact
-from .bound import Bound, bind
+from .bound import bind
+from .calibration import Calibration, calibration_path
 from .errors import ArtifactError, PcdcError
 
 if TYPE_CHECKING:
+    from .bound import Bound
     from .loaded import LoadedModel
 
+T = TypeVar("T")
 Stamp: TypeAlias = tuple[int, int, int, int, int]
 
 SETTLE_S = 2.0
@@ -26,57 +34,134 @@ SETTLE_S = 2.0
 
 Two writes within one tick of that clock leave the same stamp.
 """
+LOOKS = 8
+"""How often two files are looked at in a row until neither changes; then the next request goes on."""
 
 logger = logging.getLogger("pcdc_runtime")
 
 
-class ArtifactFile:
-    """A path, and what was last seen there. For one thread at a time.
+@dataclass(frozen=True)
+class Pair:
+    """An artifact and what was beside it."""
 
-    With `schema`, an artifact of another schema is refused.
-    """
+    artifact: Artifact
+    calibration: Calibration | None
 
-    def __init__(self, path: Path, schema: str | None = None) -> None:
+
+class _File(Generic[T]):
+    """A path, and what was last seen there. `read` gives None where no file is needed and none is there."""
+
+    def __init__(self, path: Path, read: Callable[[Path], bytes | None], parse: Callable[[bytes], T]) -> None:
         self.path = path
-        self.schema = schema
+        self.content: str | None = None
+        self._read = read
+        self._parse = parse
         self._stamp: Stamp | None = None
         self._since = 0.0
         self._settled = False
-        self._content: str | None = None
+        self._seen: T | PcdcError | None = None
 
-    def read(self) -> Artifact:
-        """The artifact that is there now. Raises ArtifactError."""
-        return self._checked(self._bytes())
+    @property
+    def seen(self) -> T | PcdcError | None:
+        """What the content is, or why it is refused."""
+        return self._seen
 
-    def changed(self) -> Artifact | None:
-        """The artifact, where the file holds other bytes than when last looked at, else None.
-
-        Raises ArtifactError, once for the same fault in a row.
-        """
+    def look(self) -> bool:
+        """Whether there is something else than when last looked."""
         if self._settled and self._stamp == _stamp(self.path):
-            return None
-        before = self._content
-        try:
-            data = self._bytes()
-        except ArtifactError:
-            if self._content == before:
-                return None
-            raise
-        return None if self._content == before else self._checked(data)
-
-    def _bytes(self) -> bytes:
+            return False
+        before = self.content
         # The stamp is taken first: a write after it leaves another one, and the file is read again.
         stamp, now = _stamp(self.path), monotonic()
         if stamp != self._stamp:
             self._stamp, self._since = stamp, now
         try:
-            data = artifact_file.read_bytes(self.path)
-        except ArtifactError as error:
-            self._settled, self._content = False, str(error)
+            data = self._read(self.path)
+        except PcdcError as error:
+            self._settled, self.content, self._seen = False, str(error), error
+            return self.content != before
+        # Where no file is, there is no stamp that a second write could share.
+        self._settled = now - self._since >= SETTLE_S if data is not None else stamp is None
+        self.content = "" if data is None else hashlib.sha256(data).hexdigest()
+        if self.content != before:
+            self._seen = None if data is None else self._parsed(data)
+        return self.content != before
+
+    def _parsed(self, data: bytes) -> T | PcdcError:
+        try:
+            return self._parse(data)
+        except PcdcError as error:
+            return error
+
+
+class ArtifactFile:
+    """The path of an artifact, and what was last seen there and beside it. For one thread at a time.
+
+    With `schema`, an artifact of another schema is refused. Without `calibration`, what is beside it is not
+    looked at.
+    """
+
+    def __init__(self, path: Path, schema: str | None = None, *, calibration: bool = False) -> None:
+        self.path = path
+        self.schema = schema
+        self._artifact = _File(path, _artifact_bytes, self._checked)
+        self._calibration = _calibration_file(calibration_path(path)) if calibration else None
+        self._taken: tuple[str | None, ...] = ()
+        self._told = ""
+
+    def read(self) -> Pair:
+        """What is there now. Raises ArtifactError, CalibrationError."""
+        self._settle()
+        self._taken = self._contents()
+        return self._pair()
+
+    def changed(self) -> Pair | None:
+        """What is there, where either file holds other bytes than when last taken, else None.
+
+        Raises ArtifactError and CalibrationError, once for the same fault in a row.
+        """
+        if not self._settle() or self._contents() == self._taken:
+            return None
+        self._taken = self._contents()
+        told, self._told = self._told, ""
+        try:
+            return self._pair()
+        except PcdcError as error:
+            faulty = self._artifact if error is self._artifact.seen else self._calibration
+            self._told = f"{error}{None if faulty is None else faulty.content}"
+            if self._told == told:
+                return None
             raise
-        self._settled = stamp is not None and now - self._since >= SETTLE_S
-        self._content = hashlib.sha256(data).hexdigest()
-        return data
+
+    def _settle(self) -> bool:
+        """Look until what was read of both files was there at one time; False where they never rest."""
+        for _ in range(LOOKS):
+            looked = [self._artifact.look(), self._calibration is not None and self._calibration.look()]
+            if not any(looked) or self._fits():
+                return True
+        return False
+
+    def _fits(self) -> bool:
+        """Whether one look is enough: there is one file only, or both say that they belong together."""
+        beside = None if self._calibration is None else self._calibration.seen
+        artifact = self._artifact.seen
+        if isinstance(beside, Calibration) and isinstance(artifact, Artifact):
+            return beside.artifact == artifact.digest
+        return True
+
+    def _contents(self) -> tuple[str | None, ...]:
+        beside = None if self._calibration is None else self._calibration.content
+        return (self._artifact.content, beside)
+
+    def _pair(self) -> Pair:
+        artifact = self._artifact.seen
+        beside = None if self._calibration is None else self._calibration.seen
+        for seen in (artifact, beside):
+            if isinstance(seen, PcdcError):
+                raise seen
+        assert isinstance(artifact, Artifact)
+        assert not isinstance(beside, PcdcError)
+        return Pair(artifact, beside)
 
     def _checked(self, data: bytes) -> Artifact:
         artifact = artifact_file.loads(data, str(self.path))
@@ -90,6 +175,14 @@ class ArtifactFile:
         return artifact
 
 
+def _artifact_bytes(path: Path) -> bytes:
+    return artifact_file.read_bytes(path)
+
+
+def _calibration_file(path: Path) -> _File[Calibration]:
+    return _File(path, calibration_file.read_bytes, partial(calibration_file.loads, subject=str(path)))
+
+
 def _stamp(path: Path) -> Stamp | None:
     """What changes with a file's content even where its time is put back; None where there is no file."""
     try:
@@ -100,18 +193,16 @@ def _stamp(path: Path) -> Stamp | None:
 
 
 class Source:
-    """What one engine answers from: an artifact once and for all, or the one that `file` holds.
+    """What one engine answers from: a pair once and for all, or the one that `file` holds.
 
     `bound` may be read from any thread. Raises what `bind` raises.
     """
 
-    def __init__(
-        self, artifact: Artifact, model: LoadedModel, node_budget: int, file: ArtifactFile | None
-    ) -> None:
+    def __init__(self, pair: Pair, model: LoadedModel, node_budget: int, file: ArtifactFile | None) -> None:
         self._model = model
         self._node_budget = node_budget
         self._file = file
-        self.bound = bind(artifact, model, node_budget)
+        self.bound: Bound = bind(pair.artifact, model, node_budget, pair.calibration)
 
     def current(self) -> tuple[Bound, tuple[str, ...]]:
         """On the owner thread: what the next request is answered from, and a warning where a file is refused.
@@ -122,10 +213,11 @@ class Source:
             return self.bound, ()
         old = self.bound.artifact.digest
         try:
-            artifact = self._file.changed()
-            if artifact is not None and artifact.digest != old:
-                self.bound = bind(artifact, self._model, self._node_budget)
-                self._model.prefixes.hand_over(old, artifact.digest)
+            pair = self._file.changed()
+            if pair is not None and pair != Pair(self.bound.artifact, self.bound.calibrated.calibration):
+                self.bound = bind(pair.artifact, self._model, self._node_budget, pair.calibration)
+                if pair.artifact.digest != old:
+                    self._model.prefixes.hand_over(old, pair.artifact.digest)
         except PcdcError as error:
             logger.warning("%s; the artifact %s stays in use", error, old[:12])
             return self.bound, (f"reload_refused: {error.subject}, {error.fact}",)

@@ -4,22 +4,36 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from .artifact import Value, shortened
+from .calibration import CalibratedThreshold
 
 MODE = "parallel_constrained_calibrated"
+
+
+@dataclass(frozen=True)
+class AppliedCalibration:
+    """Which calibration made a field's probabilities, and the least one to act on, where it says so."""
+
+    method: str
+    id: str
+    threshold: float | None = None
 
 
 @dataclass(frozen=True)
 class FieldResult:
     """The answer to one field.
 
-    `prob` and `distribution` are over the field's choices and uncalibrated; `distribution` is sorted by
-    probability, ties in declaration order. `legal_mass` is the model's own probability for any choice at
-    all, None when not asked for. `margin` is the distance to the runner-up in nats at temperature 1 (inf
-    where every other choice has probability 0). `log_scores` are raw, in declaration order.
+    `prob` and `distribution` are over the field's choices, and calibrated where `calibration` says by what;
+    `distribution` is sorted by probability, ties in declaration order. `calibration_dropped` says why a
+    calibration that is there was not applied, "" otherwise. `legal_mass` is the model's own probability for
+    any choice at all, None when not asked for. `margin` is how many nats the raw log scores of the winner
+    and the runner-up would have to move towards each other to change the answer: their difference, plus
+    temperature times difference of their biases where a calibration has some (inf where every other choice
+    has probability 0). `log_scores` are raw, in declaration order.
     """
 
     name: str
@@ -32,6 +46,8 @@ class FieldResult:
     near_tie: bool
     distribution: tuple[tuple[Value, float], ...] = field(repr=False)
     log_scores: tuple[float, ...] = field(repr=False)
+    calibration: AppliedCalibration | None = None
+    calibration_dropped: str = ""
 
     def _telemetry(self) -> dict[str, Any]:
         return {
@@ -43,8 +59,21 @@ class FieldResult:
             "margin": self.margin if math.isfinite(self.margin) else None,
             "tie": self.tie,
             "near_tie": self.near_tie,
-            "calibration": None,
+            "calibration": self._calibration(),
         }
+
+    def _calibration(self) -> dict[str, str] | None:
+        if self.calibration is not None:
+            return {"method": self.calibration.method, "id": self.calibration.id}
+        return {"dropped": self.calibration_dropped} if self.calibration_dropped else None
+
+
+@dataclass(frozen=True)
+class Route:
+    """Answers to act on, and for the others why a person should look, by field name."""
+
+    apply: dict[str, FieldResult]
+    review: dict[str, str]
 
 
 @dataclass(frozen=True, repr=False)
@@ -54,7 +83,8 @@ class Result:
     `forward_passes` counts the model's forwards, `sequential_forward_passes` the steps that wait for one
     another: the prefill once however chunked, and each tree pass. `head_cached` is how many leading prompt
     tokens had their KV already, `context_tokens` what the request's text and its closing fence took.
-    Times are in milliseconds on the owner thread, without the wait for it.
+    Times are in milliseconds on the owner thread, without the wait for it. `temperature` is that of the
+    fields that no calibration was applied to.
     """
 
     answers: tuple[FieldResult, ...]
@@ -89,6 +119,20 @@ class Result:
     def assemble(self) -> str:
         """The chosen values as one JSON object."""
         return json.dumps(self.values, ensure_ascii=False)
+
+    def route(self, thresholds: Mapping[str, float | CalibratedThreshold] | None = None) -> Route:
+        """Split the answers: those with at least their threshold's probability, and those for review.
+
+        None stands for the thresholds of the calibrations that were applied. A threshold of another
+        calibration, as `read_thresholds` gives, decides nothing. Ties, near ties and legal mass do not
+        count.
+        """
+        review: dict[str, str] = {}
+        for answer in self.answers:
+            reason = _to_review(answer, _own(answer) if thresholds is None else thresholds.get(answer.name))
+            if reason:
+                review[answer.name] = reason
+        return Route({a.name: a for a in self.answers if a.name not in review}, review)
 
     def to_dict(self) -> dict[str, Any]:
         """The published response shape, then what pcdc adds; a new dictionary at each call.
@@ -128,6 +172,22 @@ class Result:
             any(type(value) is type(declared) and value == declared for declared, _ in answer.distribution)
             for (_, value), answer in zip(parsed, self.answers, strict=True)
         )
+
+
+def _own(answer: FieldResult) -> float | None:
+    return None if answer.calibration is None else answer.calibration.threshold
+
+
+def _to_review(answer: FieldResult, threshold: float | CalibratedThreshold | None) -> str:
+    """Why an answer is for review, "" where it is not."""
+    if threshold is None:
+        dropped = f": calibration dropped, {answer.calibration_dropped}" if answer.calibration_dropped else ""
+        return f"no threshold{dropped}"
+    if isinstance(threshold, CalibratedThreshold):
+        if answer.calibration is None or answer.calibration.id != threshold.calibration:
+            return "threshold of another calibration"
+        threshold = threshold.minimum
+    return "" if answer.prob >= threshold else f"probability {answer.prob:.4f} below {threshold:g}"
 
 
 def _parse_strictly(text: str) -> list[tuple[str, Any]] | None:

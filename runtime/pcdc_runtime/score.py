@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .artifact import CompiledField, Value
+from .correction import Correction
 from .errors import ScoreError, TemperatureError
 from .fast_mlx import mx
 from .plan import Plan, Sums
@@ -186,18 +187,32 @@ def _check_scores(field: str, score: Floats) -> None:
 
 
 def decide(
-    field: CompiledField, scores: FieldScores, temperature: float, *, upper_bound: bool, band: float
+    field: CompiledField,
+    scores: FieldScores,
+    temperature: float,
+    *,
+    upper_bound: bool,
+    band: float,
+    correction: Correction | str = "",
 ) -> FieldResult:
-    """The answer to one field: the highest raw score, the first declared among equals.
+    """The answer to one field: the most probable choice, the first declared among equals.
 
-    `temperature` divides whole-choice log scores once; it shapes `prob`, never the winner or the margin.
+    `temperature` divides whole-choice log scores once; without a correction it shapes `prob`, never the
+    winner or the margin. A correction's temperature replaces it, and its bias is added after. The text of
+    one that was dropped says why.
     """
     raw = scores.log_score
-    order = sorted(range(len(raw)), key=lambda choice: -raw[choice])
+    level = raw
+    if isinstance(correction, Correction):
+        temperature = correction.temperature
+        if correction.bias:
+            # Biases in the unit of raw scores, so that the margin still compares with what those drift by.
+            level = raw + temperature * np.array(correction.bias)
+    order = sorted(range(len(raw)), key=lambda choice: -level[choice])
     with np.errstate(over="ignore"):
-        weight = np.exp((raw - raw[order[0]]) / temperature)
+        weight = np.exp((level - level[order[0]]) / temperature)
     prob = weight / weight.sum()
-    margin = float(raw[order[0]] - raw[order[1]])
+    margin = float(level[order[0]] - level[order[1]])
     values: list[Value] = [candidate.value for candidate in field.candidates]
     return FieldResult(
         name=field.name,
@@ -210,4 +225,6 @@ def decide(
         near_tie=margin < band,
         distribution=tuple((values[choice], float(prob[choice])) for choice in order),
         log_scores=tuple(raw.tolist()),
+        calibration=correction.applied if isinstance(correction, Correction) else None,
+        calibration_dropped=correction if isinstance(correction, str) else "",
     )
