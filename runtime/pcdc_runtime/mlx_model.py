@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,8 @@ import numpy as np
 from .artifact import Ints
 from .errors import ModelNotSupportedError
 from .fast_mlx import Module, mx
-from .tree import CHUNK, Slots, chunks
+from .tree import CHUNK, Block, Slots, chunks
+from .wiring import forest_pass, wire
 
 SLACK = 256
 TRUNKS = ("model", "transformer", "backbone")
@@ -49,6 +51,7 @@ class MlxModel:
         self.windows = tuple(windows)
         self.language = language
         self.trunk = _wire(name, language)
+        wire(language)
         # A view of the same weights whose trunk passes its input through: the family's own head.
         self.head = copy.copy(language)
         setattr(self.head, _trunk_key(name, language), _Through(self.trunk))
@@ -97,9 +100,10 @@ class MlxSequence:
             part = _Pass.of(slots, start, stop)
             for layer in self._layers:
                 layer.step = part
-            rows = self._model.trunk(
-                mx.array(ids[None, start - self.length : stop - self.length]), cache=self._layers
-            )
+            with forest_pass():
+                rows = self._model.trunk(
+                    mx.array(ids[None, start - self.length : stop - self.length]), cache=self._layers
+                )
             # Evaluated here so that no view of a buffer is alive when the next part is written in place.
             mx.eval(rows, *(layer.state for layer in self._layers))
             self.passes += 1
@@ -147,10 +151,22 @@ class _Pass:
                 return None
             if not as_array:
                 return "causal"
+        if self.slots.within(self.stop, window):
             window = None
         if window not in self.masks:
             self.masks[window] = mx.array(self.slots.visible(self.start, self.stop, window))
         return self.masks[window]
+
+    def blocks_of(self, mask: object) -> tuple[Block, ...] | None:
+        """The blocks that say the same as one of these masks; None for a window's, and for any other's."""
+        if mask == "causal" if isinstance(mask, str) else mask is self.masks.get(None):
+            return self.blocks
+        return None
+
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        """All rows in blocks, without a window."""
+        return self.slots.blocks(self.start, self.stop)
 
 
 class LayerKV:
@@ -184,6 +200,10 @@ class LayerKV:
     ) -> mx.array | str | None:
         """The mask of the current forward for this layer's window."""
         return self.step.mask(window_size or self.window, return_array)
+
+    def blocks(self, mask: object) -> tuple[Block, ...] | None:
+        """What a mask of the current forward says, in blocks; None where only the mask can say it."""
+        return self.step.blocks_of(mask)
 
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
         """Write the new slots in place and give views of everything up to them."""

@@ -17,6 +17,21 @@ from .artifact import Ints
 
 CHUNK = 512
 """The most tokens that one forward of a prompt or a tree runs."""
+ROWS = 64
+"""The most rows of a block: small blocks compute less that nobody sees, large ones make fewer products."""
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Neighbouring rows of a pass, and the slots that some of them see.
+
+    `columns` are one or two ranges of slots; side by side they end in the columns of `unseen`, which is true
+    where a row does not see one. All rows see all columns before those.
+    """
+
+    rows: slice
+    columns: tuple[slice, ...]
+    unseen: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -74,7 +89,11 @@ class Slots:
 
     def is_causal(self, stop: int, window: int | None) -> bool:
         """Whether every slot before `stop` sees exactly the slots before it and itself."""
-        return stop <= self.stem and (window is None or stop <= window)
+        return stop <= self.stem and self.within(stop, window)
+
+    def within(self, stop: int, window: int | None) -> bool:
+        """Whether a window hides nothing from the slots before `stop`."""
+        return window is None or bool((self.position[:stop] < window).all())
 
     def visible(self, start: int, stop: int, window: int | None) -> NDArray[np.bool_]:
         """Who sees whom: [stop - start, stop], true where the row's slot attends to the column's.
@@ -98,12 +117,29 @@ class Slots:
             sees &= self.position[start:stop, None] - self.position[None, :stop] < window
         return sees
 
+    def blocks(self, start: int, stop: int) -> tuple[Block, ...]:
+        """The slots from `start` to `stop` in blocks that say what `visible` says."""
+        sees = self.visible(start, stop, None)
+        return tuple(
+            _block(slice(low, high), sees[low:high, : start + high], start + low)
+            for low, high in chunks(0, stop - start, ROWS)
+        )
+
     def _mark(self, row: NDArray[np.bool_], slot: int) -> None:
         """Set `row` for `slot` and its ancestors, in place."""
         while slot >= self.stem:
             row[slot] = True
             slot = int(self.parent[slot])
         row[: slot + 1] = True
+
+
+def _block(rows: slice, sees: NDArray[np.bool_], before: int) -> Block:
+    """The block of `rows`, whose own slots begin at `before`."""
+    shared = int(np.append(sees[:, :before].all(axis=0), False).argmin())
+    first = shared + int(sees[:, shared:].any(axis=0).argmax())
+    own = slice(first, sees.shape[1])
+    whole = (slice(0, own.stop),) if first == shared else (slice(0, shared), own)
+    return Block(rows, whole, ~sees[:, first:])
 
 
 def chunks(start: int, stop: int, size: int) -> Iterator[tuple[int, int]]:
