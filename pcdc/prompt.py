@@ -10,23 +10,24 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from pcdc_runtime.artifact import PromptCut
 from pcdc_runtime.errors import TokenizerError
 from pcdc_runtime.models import ModelFiles
-from pcdc_runtime.tokenizer import common_prefix, encode_text, fingerprint, load_tokenizer
+from pcdc_runtime.tokenizer import common_prefix, encode_text, fingerprint, free_fence, load_tokenizer
 from tokenizers import Tokenizer
 
 from .diagnostics import Diagnostic, finding
-from .schema import Field, Schema
+from .schema import Choice, Field, Schema
 from .template import CPU_SECONDS, Rendering, RunawayTemplateError, render
 from .vocabulary import Vocabulary
 
 PROMPT_VERSION = "1"
 FENCE = "input_text"
+EXAMPLE_FENCE = "example_text"
 MAX_WHOLE_ANSWERS = 16
 
 _TASK = "\ue0a0\ue0a1\ue0a2"
@@ -67,13 +68,16 @@ def _question(field: Field) -> str:
     Every label stands in a whole answer, which a small model copies best, except in a long list, where the
     first shows the form for all: the key repeated 255 times costs tokens and brings nothing.
     """
-    key = json.dumps(field.name, ensure_ascii=False)
     rows = [field.description] if field.description else []
     for position, choice in enumerate(field.choices):
         whole = position == 0 or len(field.choices) <= MAX_WHOLE_ANSWERS
-        answer = f"{{{key}: {choice.literals[0]}}}" if whole else choice.literals[0]
+        answer = _answer(field, choice) if whole else choice.literals[0]
         rows.append(f"{answer} {choice.description}" if choice.description else answer)
     return "\n".join(rows)
+
+
+def _answer(field: Field, choice: Choice) -> str:
+    return f"{{{json.dumps(field.name, ensure_ascii=False)}: {choice.literals[0]}}}"
 
 
 def _instructions(schema: Schema) -> str:
@@ -81,6 +85,17 @@ def _instructions(schema: Schema) -> str:
     rule = "Answer one question as JSON, with exactly one of its listed values."
     # Templates trim a message; what would be trimmed is never in it.
     return "\n\n".join([f"{task}\n{rule}", *map(_question, schema.fields)]).strip()
+
+
+def _examples(schema: Schema, fence: str) -> str:
+    """Each example's text in a fence, then one whole answer a line: as every field is asked on its own."""
+    fields = {field.name: field for field in schema.fields}
+    shown = ["Examples:"]
+    for example in schema.examples:
+        rows = [f"<{fence}>", example.context, f"</{fence}>"]
+        rows += [_answer(fields[name], fields[name].choices[choice]) for name, choice in example.answers]
+        shown.append("\n".join(rows))
+    return "\n\n".join(shown)
 
 
 DEFAULT_LAYOUT = Layout(
@@ -193,8 +208,23 @@ def load_target(files: ModelFiles, layout: Layout = DEFAULT_LAYOUT) -> tuple[Tar
 
 
 def render_prompt(schema: Schema, target: Target) -> Prompt:
-    """Fill a target's frame with one schema's instructions and place the cut."""
-    return _fill(target.tokenizer, target.frame, target.frame.layout.instructions(schema))
+    """Fill a target's frame with one schema's instructions and examples, and place the cut.
+
+    No text of an example spells the fence that it stands in, nor that of a request.
+    """
+    instructions, fence = target.frame.layout.instructions(schema), FENCE
+    if schema.examples:
+        texts = "\n".join(example.context for example in schema.examples)
+        fence = free_fence(target.tokenizer, FENCE, texts)
+        shown = _examples(schema, free_fence(target.tokenizer, EXAMPLE_FENCE, texts))
+        instructions = f"{instructions}\n\n{shown}"
+    return _fill(target.tokenizer, target.frame, instructions, fence)
+
+
+def head_tokens_of_examples(schema: Schema, target: Target) -> int:
+    """How many tokens the examples of a schema add to its head; their KV is computed once."""
+    without = replace(schema, examples=())
+    return len(render_prompt(schema, target).cut.head) - len(render_prompt(without, target).cut.head)
 
 
 class _TemplateError(Exception):
@@ -291,9 +321,11 @@ def _frame(tokenizer: Tokenizer, rendered: _Rendered, layout: Layout) -> Frame:
     return Frame(tuple(pieces), context_at, lead, joined, layout)
 
 
-def _fill(tokenizer: Tokenizer, frame: Frame, instructions: str) -> Prompt:
+def _fill(tokenizer: Tokenizer, frame: Frame, instructions: str, fence: str = FENCE) -> Prompt:
     pieces = [p.replace(_TASK, instructions) if isinstance(p, str) else p for p in frame.pieces]
-    pre, post = str(pieces[frame.context_at]).split(_CONTEXT)
+    # Cut and named before people's text comes in, which may spell anything.
+    around = str(frame.pieces[frame.context_at]).replace(FENCE, fence).split(_CONTEXT)
+    pre, post = (part.replace(_TASK, instructions) for part in around)
     before = _encode_pieces(tokenizer, pieces[: frame.context_at])
     after = _encode_pieces(tokenizer, pieces[frame.context_at + 1 :])
     probes = [encode_text(tokenizer, pre + context + post) for context in CUT_PROBES]
@@ -310,14 +342,15 @@ def _fill(tokenizer: Tokenizer, frame: Frame, instructions: str) -> Prompt:
         head=np.array(before + probes[0][:shared], dtype=np.int32),
         pre=pre,
         post=post,
-        fence=FENCE,
+        fence=fence,
         shared=shared,
         tail=np.array(after, dtype=np.int32),
         tail_overlap=overlap,
         probes=(len(CUT_PROBES), len(PROOF_PROBES)),
     )
+    pieces[frame.context_at] = f"{pre}{{context}}{post}"
     shown = "".join(p if isinstance(p, str) else (tokenizer.id_to_token(p) or "") for p in pieces)
-    return Prompt(cut, shown.replace(_CONTEXT, "{context}") + frame.lead, tokenizer, lead, skip)
+    return Prompt(cut, shown + frame.lead, tokenizer, lead, skip)
 
 
 def _encode_pieces(tokenizer: Tokenizer, pieces: Sequence[str | int]) -> list[int]:

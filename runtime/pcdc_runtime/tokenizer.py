@@ -111,18 +111,22 @@ def check_tokenizer(artifact: Artifact, tokenizer: Tokenizer, print_: str, model
 def fence_for(tokenizer: Tokenizer, cut: PromptCut, context: str) -> tuple[str, str]:
     """`pre` and `post` with a fence tag that the context does not contain, as written or as normalized.
 
-    The usual tag unless the context spells it, then the first numbered one it does not: text can never
-    close its own fence, and no character of it is changed.
+    Text can never close its own fence, and no character of it is changed.
     """
-    folded = "\n".join(_spellings(tokenizer, context))
-    fences = _spellings(tokenizer, cut.fence)
-    if not any(fence in folded for fence in fences):
-        return cut.pre, cut.post
+    tag = free_fence(tokenizer, cut.fence, context)
+    return cut.pre.replace(cut.fence, tag), cut.post.replace(cut.fence, tag)
+
+
+def free_fence(tokenizer: Tokenizer, fence: str, text: str) -> str:
+    """The fence's tag unless the text spells it, then the first numbered one that it does not."""
+    folded = "\n".join(_spellings(tokenizer, text))
+    fences = _spellings(tokenizer, fence)
+    if not any(spelling in folded for spelling in fences):
+        return fence
     # One scan whatever the context: a search per number would be quadratic in a context that spells many.
     spelled = re.findall(f"(?=(?:{'|'.join(map(re.escape, fences))})-([0-9]{{1,9}}))", folded)
     taken = {digits[:size] for digits in spelled for size in range(1, len(digits) + 1)}
-    tag = f"{cut.fence}-{next(n for n in count(2) if str(n) not in taken)}"
-    return cut.pre.replace(cut.fence, tag), cut.post.replace(cut.fence, tag)
+    return f"{fence}-{next(n for n in count(2) if str(n) not in taken)}"
 
 
 def _spellings(tokenizer: Tokenizer, text: str) -> list[str]:
