@@ -1,16 +1,25 @@
-"""What was measured on labelled data, and what it is worth: the figures of `pcdc eval` as one frozen value."""
+"""What was measured on labelled data, and what it is worth: the figures of `pcdc eval` as one value."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from pcdc_runtime import calibration as stored
+from pcdc_runtime.artifact import Artifact
 
-Floats: TypeAlias = NDArray[np.float64]
-Ints: TypeAlias = NDArray[np.integer[Any]]
+from . import bootstrap, metrics
+from .fit import Fit, Selection, prior_bias, select
+from .judge import Comparison, Figures, Judged, compare, judge, judge_overall
+from .metrics import Answers, Spread
+from .split import Bools, Floats, Ints, held_in
+from .thresholds import ThresholdFit, fit_threshold
+
+HELD_IN = 0.5
+CHOSEN = "chosen"
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,8 +28,8 @@ class FieldTable:
 
     `row` is the index of the text in the data, `expected` the index of the right choice. Keyed by rule:
     `log_scores` [n, choices] raw whole-choice log scores in nats, `legal_mass` [n], `prior` [choices] the
-    log of the mean probability over content-free texts (empty where none was measured). `written` [n] is the
-    choice that the model wrote itself, -1 where it wrote none; None without a baseline. `tokens` is per choice.
+    log of the mean probability over content-free texts; no prior, no entry. `written` [n] is the choice that
+    the model wrote itself, -1 where it wrote none; None without a baseline. `tokens` is per choice.
     """
 
     name: str
@@ -56,3 +65,266 @@ class Measured:
     tree_ms: Floats
     context_tokens: Ints
     written_ms: Floats | None
+
+
+@dataclass(frozen=True)
+class LegalMass:
+    """How much of the model's probability fell on allowed answers, over a field's labelled texts."""
+
+    spread: Spread
+    histogram: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class FieldEvaluation:
+    """One field: `held_in` labelled texts were fitted on, `held_out` judge; `methods` is empty without them.
+
+    `selection` is None where nothing was fitted. `threshold` is for the method `Evaluation.main`.
+    """
+
+    name: str
+    type: str
+    labels: tuple[str, ...]
+    tokens: tuple[int, ...]
+    held_in: int
+    held_out: int
+    methods: Mapping[str, Figures]
+    legal_mass: Mapping[str, LegalMass]
+    selection: Selection | None
+    threshold: ThresholdFit
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What a schema is worth on labelled data.
+
+    Methods are named `majority`, `written` (the model's own JSON), a rule (its raw probabilities at the
+    schema's temperature), or a rule and a calibration, as in `joint+bias`; `joint+chosen` is the calibration
+    that was selected. `main` is the method whose probabilities a deployment would use. `overall` pools the
+    answers of all fields, for the methods that every field has.
+    """
+
+    schema: str
+    model: str
+    artifact: str
+    scoring: str
+    data: str
+    weights: str
+    seed: int
+    fit: bool
+    precision: float
+    confidence: float
+    texts: int
+    held_in_texts: int
+    held_out_texts: int
+    main: str
+    fields: tuple[FieldEvaluation, ...]
+    overall: Mapping[str, Figures]
+    comparisons: tuple[Comparison, ...]
+    latency: Mapping[str, Spread]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain JSON values: all fields, and the definitions that its figures rest on."""
+        definitions = {
+            "resamples": bootstrap.RESAMPLES,
+            "interval": bootstrap.LEVEL,
+            "ece_bins": metrics.MAX_BINS,
+            "least_probability": metrics.EPSILON,
+            "legal_mass_bins": metrics.HISTOGRAM_BINS,
+            "judged_on": "held-out texts" if self.fit else "all texts",
+        }
+        report: dict[str, Any] = _plain(asdict(self)) | {"definitions": definitions}
+        return report
+
+
+def evaluate(measured: Measured, *, seed: int, fit: bool, precision: float, confidence: float) -> Evaluation:
+    """Judge every method on what was measured; with `fit`, calibrations too, each text in one part only.
+
+    Without `fit` all texts judge and only the prior, which needs no labels, is tried. The majority's labels
+    are those of the held-in texts, or without `fit` those it is judged on.
+    """
+    inside = held_in(measured.group, HELD_IN if fit else 0.0, seed)
+    distinct, text = np.unique(measured.group, return_inverse=True)
+    judging = np.zeros(len(distinct), dtype=bool)
+    judging[text[~inside]] = True
+    column = (np.cumsum(judging) - 1)[text]
+    weights = bootstrap.draw(int(judging.sum()), seed)
+    main = f"{measured.scoring}+{CHOSEN}" if fit else measured.scoring
+    fields: list[FieldEvaluation] = []
+    judged: dict[str, dict[str, Judged]] = {}
+    for table in measured.tables:
+        held = inside[table.row]
+        selection = _select(measured, table, held, seed) if fit else None
+        rows, expected = column[table.row[~held]], table.expected[~held]
+        positive = table.labels.index("true") if table.type == "boolean" else None
+        methods = {
+            name: judge(
+                answers, expected, rows, weights, choices=len(table.labels), positive=positive, seed=seed
+            )
+            for name, answers in _answers(measured.scoring, table, held, selection).items()
+            if len(rows)
+        }
+        if methods:
+            judged[table.name] = methods
+        fields.append(_field(table, held, methods, methods.get(main), selection, precision, confidence))
+    shared = [name for name in _names(judged) if all(name in methods for methods in judged.values())]
+    overall = {
+        name: judge_overall([methods[name] for methods in judged.values()], weights, seed) for name in shared
+    }
+    return Evaluation(
+        schema=measured.schema,
+        model=measured.model,
+        artifact=measured.artifact,
+        scoring=measured.scoring,
+        data=measured.data,
+        weights=measured.weights,
+        seed=seed,
+        fit=fit,
+        precision=precision,
+        confidence=confidence,
+        texts=measured.texts,
+        held_in_texts=int(inside.sum()),
+        held_out_texts=int((~inside).sum()),
+        main=main,
+        fields=tuple(fields),
+        overall={name: method.figures for name, method in overall.items()},
+        comparisons=compare(judged, overall, _pairs(measured.scoring, main, _names(judged))),
+        latency=_latency(measured),
+    )
+
+
+def calibration_of(evaluation: Evaluation, artifact: Artifact) -> stored.Calibration:
+    """What is stored beside the artifact: the chosen fit of each field, and its threshold if one passed."""
+    index = {field.name: number for number, field in enumerate(artifact.fields)}
+    return stored.Calibration(
+        schema=evaluation.schema,
+        model=evaluation.model,
+        artifact=evaluation.artifact,
+        weights=evaluation.weights,
+        scoring=evaluation.scoring,
+        prompt_version=artifact.prompt_version,
+        data=evaluation.data,
+        seed=evaluation.seed,
+        fields=tuple(
+            stored.FieldCalibration(
+                name=field.name,
+                digest=stored.field_digest(artifact, index[field.name]),
+                method=field.selection.chosen,
+                temperature=field.selection.fit.temperature,
+                bias=field.selection.fit.bias,
+                rows=field.selection.rows if field.selection.chosen in ("temperature", "bias") else 0,
+                before=_stored_figures(field.methods.get(evaluation.scoring)),
+                after=_stored_figures(field.methods.get(evaluation.main)),
+                threshold=_stored_threshold(field.threshold),
+            )
+            for field in evaluation.fields
+            if field.selection is not None
+        ),
+    )
+
+
+def _select(measured: Measured, table: FieldTable, held: Bools, seed: int) -> Selection:
+    return select(
+        table.log_scores[measured.scoring][held],
+        table.expected[held],
+        measured.group[table.row[held]],
+        table.temperature,
+        table.prior.get(measured.scoring),
+        seed,
+    )
+
+
+def _answers(scoring: str, table: FieldTable, held: Bools, selection: Selection | None) -> dict[str, Answers]:
+    """What each method answers to the rows that are not held in."""
+    counted = table.expected[held] if held.any() else table.expected
+    counts = np.bincount(counted, minlength=len(table.labels)) + 1.0
+    majority = np.tile(np.log(counts / counts.sum()), (int((~held).sum()), 1))
+    found = {"majority": Answers.of(majority)}
+    if table.written is not None:
+        found["written"] = Answers(table.written[~held], None)
+    raw = Fit("nothing", table.temperature)
+    found |= {rule: Answers.of(raw.log_prob(scores[~held])) for rule, scores in table.log_scores.items()}
+    fits: dict[str, Fit] = {}
+    if selection is not None:
+        fits = {name: fit for name, fit in selection.fits.items() if name != "nothing"}
+        fits[CHOSEN] = selection.fit
+    elif scoring in table.prior:
+        fits["prior"] = prior_bias(table.prior[scoring], table.temperature)
+    scores = table.log_scores[scoring][~held]
+    return found | {f"{scoring}+{name}": Answers.of(fit.log_prob(scores)) for name, fit in fits.items()}
+
+
+def _field(
+    table: FieldTable,
+    held: Bools,
+    methods: Mapping[str, Judged],
+    main: Judged | None,
+    selection: Selection | None,
+    precision: float,
+    confidence: float,
+) -> FieldEvaluation:
+    probability, correct = np.empty(0), np.empty(0, dtype=bool)
+    if main is not None and main.scored.confidence is not None:
+        probability, correct = main.scored.confidence, main.scored.correct
+    return FieldEvaluation(
+        name=table.name,
+        type=table.type,
+        labels=table.labels,
+        tokens=table.tokens,
+        held_in=int(held.sum()),
+        held_out=int((~held).sum()),
+        methods={name: method.figures for name, method in methods.items()},
+        legal_mass={
+            rule: LegalMass(metrics.spread(mass), metrics.histogram(mass))
+            for rule, mass in table.legal_mass.items()
+        },
+        selection=selection,
+        threshold=fit_threshold(probability, correct, precision, confidence),
+    )
+
+
+def _names(judged: Mapping[str, Mapping[str, Judged]]) -> list[str]:
+    """The names of all methods, each once."""
+    return list(dict.fromkeys(name for methods in judged.values() for name in methods))
+
+
+def _pairs(scoring: str, main: str, names: Sequence[str]) -> list[tuple[str, str]]:
+    """Which methods are tested against which: what would be deployed and the raw rule against the rest."""
+    rivals = [name for name in names if "+" not in name and name != scoring]
+    fitted = [(main, name) for name in (scoring, *(n for n in rivals if n in ("majority", "written")))]
+    return [*(fitted if main != scoring else []), *((scoring, name) for name in rivals)]
+
+
+def _latency(measured: Measured) -> dict[str, Spread]:
+    columns = {
+        "prefill_ms": measured.prefill_ms,
+        "tree_ms": measured.tree_ms,
+        "total_ms": measured.prefill_ms + measured.tree_ms,
+        "context_tokens": measured.context_tokens.astype(np.float64),
+    }
+    if measured.written_ms is not None:
+        columns["written_ms"] = measured.written_ms
+    return {name: metrics.spread(values) for name, values in columns.items() if len(values)}
+
+
+def _stored_figures(figures: Figures | None) -> stored.Figures | None:
+    if figures is None or figures.log_loss is None or figures.brier is None or figures.ece is None:
+        return None
+    return stored.Figures(figures.rows, figures.accuracy, figures.log_loss, figures.brier, figures.ece)
+
+
+def _stored_threshold(found: ThresholdFit) -> stored.Threshold | None:
+    if found.minimum is None or found.share is None:
+        return None
+    return stored.Threshold(found.minimum, found.precision, found.confidence, found.share, found.rows)
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it: lists for tuples, text for keys, null for what is no finite number."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
