@@ -15,14 +15,19 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = {"pcdc": ROOT / "pcdc", "pcdc_runtime": ROOT / "runtime" / "pcdc_runtime"}
-WITHOUT_MLX = ("artifact", "errors", "result", "models", "tokenizer")
+WITHOUT_MLX = ("artifact", "calibration", "errors", "models", "result", "tokenizer", "weights")
 ONLY_IN = {
     "transformers": "template",
     "jsonschema": "parse",
     "sqlalchemy": "sql",
     "watchdog": "events",
     "typer": "cli",
+    "llguidance": "writing",
+    "scipy": "evaluation",
+    "sklearn": "evaluation",
+    "matplotlib": "evaluation",
 }
+EVAL = {"llguidance", "scipy", "sklearn", "matplotlib"}
 
 
 @dataclass(frozen=True)
@@ -83,7 +88,7 @@ def allowed(package: str, module: str, found: Import) -> bool:
     top = found.module.partition(".")[0]
     if package == "pcdc":
         return top not in ("mlx", "mlx_lm") and module == ONLY_IN.get(top, module)
-    if top in ("pcdc", "jsonschema", "watchdog", "typer"):
+    if top in ("pcdc", "jsonschema", "watchdog", "typer", *EVAL):
         return False
     if top == "transformers":
         return module == "models" and not found.at_load
@@ -123,6 +128,9 @@ def test_the_modules_that_the_rules_name_exist(module):
         ("pcdc", "build", "from typer import echo"),
         ("pcdc", "emit", "def f():\n    import mlx.core"),
         ("pcdc", "prompt", "from mlx_lm.utils import load"),
+        ("pcdc", "build", "def f():\n    import matplotlib.pyplot"),
+        ("pcdc", "evaluation", "import llguidance"),
+        ("pcdc_runtime", "score", "from scipy.special import logsumexp"),
     ],
 )
 def test_a_planted_import_is_reported(tmp_path, package, module, source):
@@ -184,6 +192,24 @@ def test_loading_the_whole_compiler_loads_no_mlx():
 def test_importing_a_package_alone_loads_nothing_slow(package):
     slow = {"mlx", "mlx_lm", "transformers", "jsonschema", "watchdog", "typer"}
     assert loaded_by(f"import {package}").isdisjoint(slow)
+
+
+def test_every_command_starts_without_what_only_an_evaluation_needs():
+    assert loaded_by("import pcdc.cli").isdisjoint(EVAL)
+
+
+@pytest.mark.parametrize("missing", ["scipy", "sklearn", "matplotlib"])
+def test_an_evaluation_without_its_packages_names_the_extra(missing):
+    code = f"""
+        import sys
+        sys.modules["{missing}"] = None
+        from typer.testing import CliRunner
+        from pcdc.cli import app
+        done = CliRunner().invoke(app, ["eval", "no.pcdc", "no.jsonl"])
+        assert done.exit_code == 2, done.output
+        assert "PCDC404" in done.stderr and "pip install 'pcdc[eval]'" in done.stderr, done.stderr
+    """
+    loaded_by(textwrap.dedent(code))
 
 
 def test_a_schema_is_built_where_mlx_cannot_be_imported(tmp_path):
