@@ -1,0 +1,162 @@
+"""`pcdc eval`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+from pcdc_runtime.errors import ExtraMissingError
+
+from .common import ArtifactPath, Model, app, as_path, ends_cleanly, on_terminal, print_json, put, tell
+
+NOTE_SECONDS = 20.0
+
+_Watch: TypeAlias = Callable[[str, int, int], None]
+
+
+@app.command("eval")
+def evaluate(
+    artifact: ArtifactPath,
+    data: Annotated[
+        Path, typer.Argument(parser=as_path, metavar="DATA", help="Labelled texts, .jsonl, .csv or .tsv.")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            parser=as_path,
+            metavar="PATH",
+            help="Folder of the report.",
+            show_default="report/NAME",
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, help="Measure so many texts, drawn by the seed.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of every draw: texts, splits, intervals.")] = 0,
+    fit: Annotated[
+        bool, typer.Option("--fit", help="Fit a calibration and write it beside the artifact.")
+    ] = False,
+    precision: Annotated[
+        float, typer.Option("--precision", min=0.5, max=0.9999, help="What answers above a threshold reach.")
+    ] = 0.95,
+    confidence: Annotated[
+        float, typer.Option("--confidence", min=0.5, max=0.9999, help="Of that claim.")
+    ] = 0.95,
+    baseline: Annotated[
+        bool,
+        typer.Option("--baseline", help="Let the model write the JSON itself as well, under llguidance."),
+    ] = False,
+    permute: Annotated[
+        int,
+        typer.Option(
+            "--permute", min=0, max=100, help="Ask again with choices and fields in N other orders."
+        ),
+    ] = 0,
+    examples_from: Annotated[
+        Path | None,
+        typer.Option(
+            "--examples-from",
+            parser=as_path,
+            metavar="TRAIN",
+            help="Choose worked examples from here, and try them.",
+        ),
+    ] = None,
+    k: Annotated[int, typer.Option("--k", min=1, max=100, help="How many examples.")] = 8,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    model: Model = None,
+) -> None:
+    """Measure an artifact on labelled texts; with --fit also calibrate it and find thresholds.
+
+    Examples:
+
+        pcdc eval build/support.smollm2-135m.pcdc labelled.jsonl
+
+        pcdc eval build/support.smollm2-135m.pcdc labelled.csv --fit --precision 0.97
+
+        pcdc eval build/support.smollm2-135m.pcdc test.jsonl --examples-from train.jsonl --k 6 --limit 300
+    """
+    try:
+        from pcdc.evaluation.command import KEPT, Options, run
+        from pcdc.evaluation.summary import summary
+    except ImportError as error:
+        if not error.name or error.name.startswith("pcdc"):
+            raise
+        raise ExtraMissingError(
+            error.name,
+            f"cannot be imported ({error})",
+            "an evaluation needs it",
+            "install it with `pip install 'pcdc[eval]'`",
+        ) from error
+    options = Options(
+        artifact=artifact,
+        data=data,
+        out=out,
+        model=model,
+        limit=limit,
+        seed=seed,
+        fit=fit,
+        precision=precision,
+        confidence=confidence,
+        baseline=baseline,
+        permute=permute,
+        examples_from=examples_from,
+        k=k,
+    )
+    with ends_cleanly(), _progress() as watch:
+        try:
+            outcome = run(options, tell, watch)
+        except KeyboardInterrupt:
+            kept = options.folder / KEPT
+            if kept.exists():
+                typer.echo(
+                    f"note: what was measured is in {kept}; the same command goes on from there", err=True
+                )
+            raise
+    if as_json:
+        print_json(outcome.report)
+    else:
+        put(summary(outcome.report, terminal=on_terminal(sys.stdout)), end="")
+    for file in outcome.files:
+        typer.echo(f"written: {file}", err=True)
+
+
+class _Notes:
+    """Progress for a log: one line when something begins and every NOTE_SECONDS after."""
+
+    def __init__(self) -> None:
+        self._told = ("", 0.0)
+
+    def watch(self, what: str, done: int, of: int) -> None:
+        """Told before each text and at the end."""
+        now = time.monotonic()
+        if self._told[0] != what or now - self._told[1] >= NOTE_SECONDS:
+            self._told = (what, now)
+            typer.echo(f"note: {what}: {done} of {of} texts", err=True)
+
+
+@contextmanager
+def _progress() -> Iterator[_Watch]:
+    """A bar on a terminal's stderr, else notes."""
+    if not on_terminal(sys.stderr):
+        yield _Notes().watch
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bars:
+        tasks = dict[str, TaskID]()
+
+        def watch(what: str, done: int, of: int) -> None:
+            if what not in tasks:
+                tasks[what] = bars.add_task(what, total=of)
+            bars.update(tasks[what], completed=done, total=of)
+
+        yield watch

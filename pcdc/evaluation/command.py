@@ -1,0 +1,282 @@
+"""What `pcdc eval` does: from an artifact file and a data file to a report and a calibration beside it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pcdc_runtime import artifact as artifact_file
+from pcdc_runtime import calibration as calibration_file
+from pcdc_runtime.artifact import Artifact
+from pcdc_runtime.errors import ExtraMissingError
+from pcdc_runtime.storage import write_atomic
+
+from pcdc.diagnostics import Diagnostic, Location, SchemaError, finding, has_errors
+from pcdc.prompt import Target
+from pcdc.schema import Example
+
+from .evaluation import Evaluation, calibration_of, evaluate
+from .kept import Kept, unwritable
+from .measure import CONTENT_FREE, Scored, TooLong, Watch, Written, measure, tabulate, write
+from .opening import Opening
+from .permute import permute
+from .propose import choose, try_examples
+from .recompile import target_of
+from .report import html
+from .rows import Row, read_rows, same_text, unlabelled
+
+TOLD = 20
+KEPT, JSON_REPORT, HTML_REPORT = "scores.jsonl", "report.json", "report.html"
+
+Say = Callable[[Sequence[Diagnostic]], None]
+"""Told findings that end nothing, as they come."""
+
+
+class DataError(SchemaError):
+    """A data file was refused; `diagnostics` holds its first mistakes."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What was asked for; `out` None is a folder named after the artifact, `limit` None all texts."""
+
+    artifact: Path
+    data: Path
+    out: Path | None = None
+    model: str | None = None
+    limit: int | None = None
+    seed: int = 0
+    fit: bool = False
+    precision: float = 0.95
+    confidence: float = 0.95
+    baseline: bool = False
+    permute: int = 0
+    examples_from: Path | None = None
+    k: int = 8
+
+    @property
+    def folder(self) -> Path:
+        """Where everything is written but the calibration."""
+        return self.out or Path("report") / self.artifact.stem
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an evaluation gave: the report as JSON, and the files that hold it."""
+
+    report: dict[str, Any]
+    files: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class _Data:
+    """The rows to measure; `labelled` counts all with a label, `shown` those that are examples themselves."""
+
+    rows: tuple[Row, ...]
+    labelled: int
+    shown: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """Examples to try, chosen from `texts` texts; `shared` more were in the data as well."""
+
+    examples: tuple[Example, ...]
+    texts: int
+    shared: int
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What the parts of one evaluation share."""
+
+    options: Options
+    artifact: Artifact
+    opening: Opening
+    kept: Kept
+    watch: Watch
+
+
+def run(options: Options, say: Say, watch: Watch) -> Outcome:
+    """Measure, judge and write. Raises DataError, ReportError, and what loading artifact and model raises."""
+    artifact = artifact_file.read(options.artifact)
+    if options.baseline:
+        _need("llguidance")
+    data = _data(options, artifact)
+    trial = _trial(options, artifact, data.rows)
+    target = target_of(artifact, options.model) if options.permute or trial else None
+    say(unlabelled(data.rows, artifact, options.data))
+    with Opening(artifact, options.model) as opening, Kept(options.folder / KEPT) as kept:
+        one = _Run(options, artifact, opening, kept, watch)
+        rows, scored, skipped = _scored(one, data.rows)
+        say([_too_long(options.data, row, why) for row, why in skipped])
+        if not rows:
+            fact, limit = "has no text that fits the model's window", "shorten them, or use another model"
+            raise DataError([finding("PCDC723", None, str(options.data), fact, "", limit)])
+        content_free = measure(artifact, CONTENT_FREE, opening, kept, watch, "texts without content")
+        measured = tabulate(
+            artifact,
+            rows,
+            scored,
+            [s for s in content_free if isinstance(s, Scored)],
+            _written(one, rows) if options.baseline else None,
+            data=data.sha256,
+            weights=opening.weights,
+        )
+        more = _variants(one, rows, target, trial)
+    evaluation = evaluate(
+        measured,
+        seed=options.seed,
+        fit=options.fit,
+        precision=options.precision,
+        confidence=options.confidence,
+    )
+    report = evaluation.to_dict() | {"run": _provenance(options, data, len(rows), skipped)} | more
+    return Outcome(report, _written_files(options, artifact, evaluation, report))
+
+
+def _data(options: Options, artifact: Artifact) -> _Data:
+    """The rows of the data file, without those whose text the artifact shows as an example, drawn by seed."""
+    rows = _rows(options.data, artifact)
+    shown = {same_text(example.context) for example in artifact.examples}
+    unseen = [row for row in rows if same_text(row.context) not in shown]
+    if not unseen:
+        fact = "has only texts that are the artifact's examples"
+        raise DataError([finding("PCDC723", None, str(options.data), fact, "", "measure it on other texts")])
+    drawn = np.random.default_rng([options.seed, 10]).permutation(len(unseen))[: options.limit]
+    chosen = tuple(unseen[n] for n in sorted(drawn.tolist()))
+    digest = hashlib.sha256(options.data.read_bytes()).hexdigest()
+    return _Data(chosen, len(rows), len(rows) - len(unseen), digest)
+
+
+def _rows(path: Path, artifact: Artifact) -> tuple[Row, ...]:
+    rows, diagnostics = read_rows(path, artifact)
+    if has_errors(diagnostics):
+        raise DataError(capped(diagnostics))
+    return rows
+
+
+def capped(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """The first findings, and in place of the others how many they are."""
+    told, rest = list(diagnostics[:TOLD]), diagnostics[TOLD:]
+    if rest:
+        first = rest[0]
+        subject = first.location.path if first.location else first.subject
+        fact, limit = f"has {len(rest)} more mistakes from here on", f"the first {TOLD} are named"
+        told.append(finding("PCDC720", first.location, subject, fact, limit))
+    return told
+
+
+def _trial(options: Options, artifact: Artifact, rows: Sequence[Row]) -> _Trial | None:
+    """Examples from the file of training texts, none of which is a text of the data."""
+    if options.examples_from is None:
+        return None
+    train = _rows(options.examples_from, artifact)
+    measured = {same_text(row.context) for row in rows}
+    apart = [row for row in train if same_text(row.context) not in measured]
+    if not apart:
+        fact = "has only texts that are in the data as well"
+        help = "examples are tried on other texts than they come from; give two files"
+        raise DataError([finding("PCDC723", None, str(options.examples_from), fact, "", help)])
+    return _Trial(choose(apart, artifact, options.k, options.seed), len(apart), len(train) - len(apart))
+
+
+def _scored(one: _Run, rows: Sequence[Row]) -> tuple[list[Row], list[Scored], list[tuple[Row, TooLong]]]:
+    scored = measure(one.artifact, [row.context for row in rows], one.opening, one.kept, one.watch, "data")
+    pairs = list(zip(rows, scored, strict=True))
+    return (
+        [row for row, found in pairs if isinstance(found, Scored)],
+        [found for found in scored if isinstance(found, Scored)],
+        [(row, found) for row, found in pairs if isinstance(found, TooLong)],
+    )
+
+
+def _too_long(path: Path, row: Row, why: TooLong) -> Diagnostic:
+    fact, help = f"{why.fact}; it is skipped", "shorten it, or use a model with a longer window"
+    return finding("PCDC725", Location(str(path), row.line, 1), "context", fact, why.limit, help)
+
+
+def _written(one: _Run, rows: Sequence[Row]) -> list[Written]:
+    contexts = [row.context for row in rows]
+    written = write(one.artifact, contexts, one.opening, one.kept, one.watch)
+    # What the model writes is shorter than the deepest path that was scored, which did fit.
+    return [found for found in written if isinstance(found, Written)]
+
+
+def _variants(one: _Run, rows: Sequence[Row], target: Target | None, trial: _Trial | None) -> dict[str, Any]:
+    found = dict[str, Any]()
+    if target is not None and one.options.permute:
+        permutation = permute(
+            one.artifact,
+            target,
+            rows,
+            one.opening,
+            one.kept,
+            one.watch,
+            orders=one.options.permute,
+            seed=one.options.seed,
+        )
+        found["permutation"] = permutation.to_dict()
+    if target is not None and trial is not None:
+        proposal = try_examples(
+            one.artifact,
+            target,
+            trial.examples,
+            rows,
+            one.opening,
+            one.kept,
+            one.watch,
+            seed=one.options.seed,
+        )
+        found["examples"] = proposal.to_dict() | {
+            "from": str(one.options.examples_from),
+            "from_texts": trial.texts,
+            "shared_texts": trial.shared,
+        }
+    return found
+
+
+def _provenance(
+    options: Options, data: _Data, measured: int, skipped: Sequence[tuple[Row, TooLong]]
+) -> dict[str, Any]:
+    return {
+        "artifact_file": str(options.artifact),
+        "data_file": str(options.data),
+        "labelled_texts": data.labelled,
+        "drawn_texts": len(data.rows),
+        "measured_texts": measured,
+        "shown_as_examples": data.shown,
+        "skipped": [{"line": row.line, "fact": why.fact, "limit": why.limit} for row, why in skipped],
+        "limit": options.limit,
+    }
+
+
+def _written_files(
+    options: Options, artifact: Artifact, evaluation: Evaluation, report: dict[str, Any]
+) -> tuple[Path, ...]:
+    text = json.dumps(report, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+    files = {options.folder / JSON_REPORT: text, options.folder / HTML_REPORT: html(report)}
+    written = dict[Path, bytes]({path: content.encode("utf-8", "replace") for path, content in files.items()})
+    if options.fit:
+        fitted = calibration_of(evaluation, artifact)
+        written[calibration_file.calibration_path(options.artifact)] = calibration_file.dumps(fitted)
+    for path, content in written.items():
+        try:
+            write_atomic(path, content)
+        except OSError as error:
+            raise unwritable(path, error) from error
+    return tuple(written)
+
+
+def _need(module: str) -> None:
+    if find_spec(module) is None:
+        raise ExtraMissingError(
+            module, "is not installed", "the baseline needs it", "install it with `pip install 'pcdc[eval]'`"
+        )
