@@ -16,10 +16,10 @@ from pcdc_runtime.errors import ContextTooLongError
 
 from pcdc import __version__
 
-from .evaluation import FieldTable, Measured
 from .kept import Kept, key_of
 from .rows import Row, same_text
 from .split import Floats, Ints
+from .tables import FieldTable, Measured
 
 if TYPE_CHECKING:
     from pcdc_runtime.engine import Engine
