@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,59 +12,18 @@ from pcdc_runtime import calibration as stored
 from pcdc_runtime.artifact import Artifact
 
 from . import bootstrap, metrics
-from .fit import Fit, Selection, prior_bias, select
+from .fit import Selection, select
 from .judge import Comparison, Figures, Judged, compare, judge, judge_overall
-from .metrics import Answers, Spread
-from .split import Bools, Floats, Ints, held_in
+from .methods import CHOSEN, answers, names, pairs
+from .metrics import Spread
+from .split import Bools, held_in
+from .split import Floats as Floats
+from .split import Ints as Ints
+from .tables import FieldTable as FieldTable
+from .tables import Measured as Measured
 from .thresholds import ThresholdFit, fit_threshold
 
 HELD_IN = 0.5
-CHOSEN = "chosen"
-
-
-@dataclass(frozen=True, eq=False)
-class FieldTable:
-    """What was measured of one field, one entry per text that has a label for it.
-
-    `row` is the index of the text in the data, `expected` the index of the right choice. Keyed by rule:
-    `log_scores` [n, choices] raw whole-choice log scores in nats, `legal_mass` [n], `prior` [choices] the
-    log of the mean probability over content-free texts; no prior, no entry. `written` [n] is the choice that
-    the model wrote itself, -1 where it wrote none; None without a baseline. `tokens` is per choice.
-    """
-
-    name: str
-    type: str
-    labels: tuple[str, ...]
-    temperature: float
-    row: Ints
-    expected: Ints
-    log_scores: Mapping[str, Floats]
-    legal_mass: Mapping[str, Floats]
-    prior: Mapping[str, Floats]
-    written: Ints | None
-    tokens: tuple[int, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Measured:
-    """Everything measured in one run: provenance, a table per field, and times per text in milliseconds.
-
-    `group` [texts] numbers the distinct texts: equal texts have equal numbers, and never part in a split.
-    """
-
-    schema: str
-    model: str
-    artifact: str
-    scoring: str
-    data: str
-    weights: str
-    texts: int
-    group: Ints
-    tables: tuple[FieldTable, ...]
-    prefill_ms: Floats
-    tree_ms: Floats
-    context_tokens: Ints
-    written_ms: Floats | None
 
 
 @dataclass(frozen=True)
@@ -159,15 +118,15 @@ def evaluate(measured: Measured, *, seed: int, fit: bool, precision: float, conf
         positive = table.labels.index("true") if table.type == "boolean" else None
         methods = {
             name: judge(
-                answers, expected, rows, weights, choices=len(table.labels), positive=positive, seed=seed
+                answered, expected, rows, weights, choices=len(table.labels), positive=positive, seed=seed
             )
-            for name, answers in _answers(measured.scoring, table, held, selection).items()
+            for name, answered in answers(measured.scoring, table, held, selection).items()
             if len(rows)
         }
         if methods:
             judged[table.name] = methods
         fields.append(_field(table, held, methods, methods.get(main), selection, precision, confidence))
-    shared = [name for name in _names(judged) if all(name in methods for methods in judged.values())]
+    shared = [name for name in names(judged) if all(name in methods for methods in judged.values())]
     overall = {
         name: judge_overall([methods[name] for methods in judged.values()], weights, seed) for name in shared
     }
@@ -188,7 +147,7 @@ def evaluate(measured: Measured, *, seed: int, fit: bool, precision: float, conf
         main=main,
         fields=tuple(fields),
         overall={name: method.figures for name, method in overall.items()},
-        comparisons=compare(judged, overall, _pairs(measured.scoring, main, _names(judged))),
+        comparisons=compare(judged, overall, pairs(measured.scoring, main, names(judged))),
         latency=_latency(measured),
     )
 
@@ -234,26 +193,6 @@ def _select(measured: Measured, table: FieldTable, held: Bools, seed: int) -> Se
     )
 
 
-def _answers(scoring: str, table: FieldTable, held: Bools, selection: Selection | None) -> dict[str, Answers]:
-    """What each method answers to the rows that are not held in."""
-    counted = table.expected[held] if held.any() else table.expected
-    counts = np.bincount(counted, minlength=len(table.labels)) + 1.0
-    majority = np.tile(np.log(counts / counts.sum()), (int((~held).sum()), 1))
-    found = {"majority": Answers.of(majority)}
-    if table.written is not None:
-        found["written"] = Answers(table.written[~held], None)
-    raw = Fit("nothing", table.temperature)
-    found |= {rule: Answers.of(raw.log_prob(scores[~held])) for rule, scores in table.log_scores.items()}
-    fits: dict[str, Fit] = {}
-    if selection is not None:
-        fits = {name: fit for name, fit in selection.fits.items() if name != "nothing"}
-        fits[CHOSEN] = selection.fit
-    elif scoring in table.prior:
-        fits["prior"] = prior_bias(table.prior[scoring], table.temperature)
-    scores = table.log_scores[scoring][~held]
-    return found | {f"{scoring}+{name}": Answers.of(fit.log_prob(scores)) for name, fit in fits.items()}
-
-
 def _field(
     table: FieldTable,
     held: Bools,
@@ -281,18 +220,6 @@ def _field(
         selection=selection,
         threshold=fit_threshold(probability, correct, precision, confidence),
     )
-
-
-def _names(judged: Mapping[str, Mapping[str, Judged]]) -> list[str]:
-    """The names of all methods, each once."""
-    return list(dict.fromkeys(name for methods in judged.values() for name in methods))
-
-
-def _pairs(scoring: str, main: str, names: Sequence[str]) -> list[tuple[str, str]]:
-    """Which methods are tested against which: what would be deployed and the raw rule against the rest."""
-    rivals = [name for name in names if "+" not in name and name != scoring]
-    fitted = [(main, name) for name in (scoring, *(n for n in rivals if n in ("majority", "written")))]
-    return [*(fitted if main != scoring else []), *((scoring, name) for name in rivals)]
 
 
 def _latency(measured: Measured) -> dict[str, Spread]:

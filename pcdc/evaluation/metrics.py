@@ -41,7 +41,7 @@ class Answers:
     def confidence(self) -> Floats:
         """Probability of the answer given [n]; only where there are probabilities."""
         assert self.log_prob is not None
-        return np.exp(self.log_prob.max(axis=1))
+        return np.asarray(np.exp(self.log_prob.max(axis=1)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,14 +105,14 @@ class Spread:
 def log_losses(log_prob: Floats, expected: Ints) -> Floats:
     """Log loss of each row in nats."""
     right = log_prob[np.arange(len(expected)), expected]
-    return -np.maximum(right, math.log(EPSILON))
+    return np.asarray(-np.maximum(right, math.log(EPSILON)))
 
 
 def briers(log_prob: Floats, expected: Ints) -> Floats:
     """Half the squared distance between each row's probabilities and its label."""
     prob = np.exp(log_prob)
     right = prob[np.arange(len(expected)), expected]
-    return np.maximum(0.0, ((prob**2).sum(axis=1) - 2 * right + 1) / 2)
+    return np.asarray(np.maximum(0.0, ((prob**2).sum(axis=1) - 2 * right + 1) / 2))
 
 
 def accuracy(predicted: Ints, expected: Ints) -> float:
