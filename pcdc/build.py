@@ -22,6 +22,7 @@ from typing import Any, Literal
 from pcdc_runtime import artifact as artifacts
 from pcdc_runtime import models
 from pcdc_runtime.artifact import Artifact
+from pcdc_runtime.calibration import calibration_path
 from pcdc_runtime.errors import ArtifactError, PcdcError
 from pcdc_runtime.storage import sweep, way_to_write, write_atomic
 
@@ -36,6 +37,7 @@ from .schema import Schema
 Outcome = Literal["built", "fresh", "failed"]
 NOT_SOURCES = frozenset({"catalogs", "examples"})
 TARGETS_KEPT = 8
+_CALIBRATION = calibration_path(SUFFIX).name
 _NOTHING_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG})
 
 
@@ -201,8 +203,13 @@ def source_folders(
             below[:] = sorted(n for n in below if n not in NOT_SOURCES and not n.startswith("."))
             waiting += [folder / n for n in below if (folder / n).is_symlink()]
             below[:] = [n for n in below if not (folder / n).is_symlink()]
-            definitions = (n for n in sorted(files) if n.endswith(".json") and not n.startswith("."))
-            yield folder, [folder / n for n in definitions if _may_be_read(folder / n)]
+            definitions = (folder / n for n in sorted(files) if _may_be_definition(n))
+            yield folder, [path for path in definitions if _may_be_read(path)]
+
+
+def _may_be_definition(name: str) -> bool:
+    # Beside artifacts, where these and definitions share a folder, there are calibrations.
+    return name.endswith(".json") and not name.startswith(".") and not name.endswith(_CALIBRATION)
 
 
 def _may_be_read(path: Path) -> bool:

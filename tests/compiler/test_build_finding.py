@@ -42,6 +42,12 @@ def names(folder, out):
     return [s.relative.as_posix() for s in find_sources([folder], out)[0]]
 
 
+def test_a_calibration_beside_an_artifact_is_no_definition(schemas):
+    (schemas / "one.smollm2.pcdc.calibration.json").write_text("{}")
+    (schemas / "my.calibration.json").write_text(definition())
+    assert names(schemas, schemas) == ["my.calibration", "one", "sub/two"]
+
+
 def test_a_folder_that_cannot_be_listed_is_told(schemas, tmp_path, monkeypatch):
     whole = os.scandir
 
