@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from .artifact import CompiledField, Value
 from .correction import Correction
 from .errors import ScoreError, TemperatureError
+from .exponential import in_numpy, logsumexp
 from .fast_mlx import mx
 from .plan import Plan, Sums
 from .result import FieldResult
@@ -86,7 +87,7 @@ def read(sequence: KVSequence, hidden: Any, plan: Plan) -> Reads:
         logits = _logits_rows(sequence, hidden, plan, start, stop)
         parts: list[tuple[Floats, slice, mx.array]] = []
         if vocabulary is not None:
-            parts.append((vocabulary, slice(start, stop), _logsumexp(logits)))
+            vocabulary[start:stop] = _logsumexp(logits)
         here = _within(plan, 0, edges, start, stop)
         rows = mx.array(plan.pick_row[here] - start)
         parts.append((pick, here, logits[rows, mx.array(plan.edge_token[here])]))
@@ -112,14 +113,16 @@ def _within(plan: Plan, first: int, last: int, start: int, stop: int) -> slice:
     return slice(first + int(low), first + int(high))
 
 
-def _logsumexp(logits: mx.array) -> mx.array:
+def _logsumexp(logits: mx.array) -> Floats:
     """Log-sum-exp of each row, by blocks: one float32 sum over 150,000 entries is off by 1e-4 nats."""
+    if in_numpy(logits):
+        return logsumexp(logits)
     rows, width = logits.shape
     whole = width // BLOCK * BLOCK
     parts = [mx.logsumexp(logits[:, :whole].reshape(rows, -1, BLOCK), axis=-1)] if whole else []
     if whole < width:
         parts.append(mx.logsumexp(logits[:, whole:], axis=-1, keepdims=True))
-    return mx.logsumexp(mx.concatenate(parts, axis=1), axis=-1)
+    return np.array(mx.logsumexp(mx.concatenate(parts, axis=1), axis=-1), dtype=np.float64)
 
 
 def weigh(plan: Plan, reads: Reads, fields: Sequence[CompiledField]) -> list[FieldScores]:
