@@ -22,7 +22,7 @@ def built(source: Path, out: Path) -> Path:
 
 
 def evaluated(source: Path, out: Path) -> Calibration:
-    """A calibration of a schema's artifact as `pcdc eval --fit` writes it, with a threshold for each field."""
+    """A calibration of a schema's artifact as `pcdc eval --fit` writes it, every field with a threshold."""
     artifact = artifacts.read(built(source, out))
     fields = tuple(
         FieldCalibration(
@@ -70,7 +70,9 @@ def without_threshold(source: Path, out: Path) -> None:
     """Evaluated, and no threshold found."""
     calibration = evaluated(source, out)
     write(
-        source, out, replace(calibration, fields=tuple(replace(f, threshold=None) for f in calibration.fields))
+        source,
+        out,
+        replace(calibration, fields=tuple(replace(f, threshold=None) for f in calibration.fields)),
     )
 
 

@@ -1,4 +1,4 @@
-"""The pages of the lint rules: each has an example that breaks its rule and one that does not, both run here."""
+"""The pages of the lint rules: each has an example that breaks its rule and one that does not."""
 
 from __future__ import annotations
 

@@ -212,9 +212,10 @@ def test_an_evaluation_without_its_packages_names_the_extra(missing):
     loaded_by(textwrap.dedent(code))
 
 
-def test_a_schema_is_built_where_mlx_cannot_be_imported(tmp_path):
+@pytest.mark.parametrize(("command", "left"), [("build", ["fraud_routing.smollm2-135m.pcdc"]), ("lint", [])])
+def test_a_schema_is_built_and_linted_where_mlx_cannot_be_imported(tmp_path, command, left):
     """Field report 55."""
-    arguments = ["pcdc", "build", str(ROOT / "schemas" / "fraud_routing.json"), "--out", str(tmp_path)]
+    arguments = ["pcdc", command, str(ROOT / "schemas" / "fraud_routing.json"), "--out", str(tmp_path)]
     code = f"""
         import sys
         sys.modules["mlx"] = sys.modules["mlx_lm"] = None
@@ -226,7 +227,7 @@ def test_a_schema_is_built_where_mlx_cannot_be_imported(tmp_path):
             assert not exit.code, exit.code
     """
     loaded_by(textwrap.dedent(code))
-    assert [path.name for path in tmp_path.glob("*.pcdc")] == ["fraud_routing.smollm2-135m.pcdc"]
+    assert [path.name for path in tmp_path.glob("*.pcdc")] == left
 
 
 def test_a_planted_indirect_import_is_seen():

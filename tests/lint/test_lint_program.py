@@ -1,0 +1,327 @@
+"""`pcdc lint` as a program: exit codes, formats, selection, what a definition ignores."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+from lint_states import built, good
+from typer.testing import CliRunner
+
+from pcdc.cli import app
+from pcdc.diagnostics import RULES, Location, finding
+from pcdc.lint import UnknownCodeError, selection
+from pcdc.lint.formats import github, sarif
+from pcdc.lint.linting import IgnoredFinding, LintReport
+
+SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
+CLEAN = {"late": {"type": "boolean", "description": "Is a parcel late?"}}
+WARNED = {"late": {"type": "boolean", "description": "lateness"}}
+BROKEN = {"late": {"type": "string", "description": "What is late?"}}
+
+# The part of SARIF 2.1.0 that a log of one run of one tool has.
+TEXT = {"type": "object", "properties": {"text": {"type": "string", "minLength": 1}}, "required": ["text"]}
+LEVEL = {"enum": ["none", "note", "warning", "error"]}
+SARIF = {
+    "type": "object",
+    "required": ["version", "runs"],
+    "properties": {
+        "$schema": {"type": "string", "format": "uri"},
+        "version": {"const": "2.1.0"},
+        "runs": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/run"}},
+    },
+    "additionalProperties": False,
+    "$defs": {
+        "run": {
+            "type": "object",
+            "required": ["tool", "results"],
+            "properties": {
+                "tool": {
+                    "type": "object",
+                    "required": ["driver"],
+                    "properties": {
+                        "driver": {
+                            "type": "object",
+                            "required": ["name"],
+                            "properties": {
+                                "name": {"type": "string"},
+                                "version": {"type": "string"},
+                                "rules": {
+                                    "type": "array",
+                                    "uniqueItems": True,
+                                    "items": {"$ref": "#/$defs/rule"},
+                                },
+                            },
+                            "additionalProperties": False,
+                        }
+                    },
+                    "additionalProperties": False,
+                },
+                "columnKind": {"enum": ["utf16CodeUnits", "unicodeCodePoints"]},
+                "results": {"type": "array", "items": {"$ref": "#/$defs/result"}},
+            },
+            "additionalProperties": False,
+        },
+        "rule": {
+            "type": "object",
+            "required": ["id"],
+            "properties": {
+                "id": {"type": "string"},
+                "shortDescription": TEXT,
+                "defaultConfiguration": {
+                    "type": "object",
+                    "properties": {"level": LEVEL},
+                    "additionalProperties": False,
+                },
+            },
+            "additionalProperties": False,
+        },
+        "result": {
+            "type": "object",
+            "required": ["message"],
+            "properties": {
+                "ruleId": {"type": "string"},
+                "ruleIndex": {"type": "integer", "minimum": 0},
+                "level": LEVEL,
+                "message": TEXT,
+                "locations": {
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "properties": {
+                            "physicalLocation": {
+                                "type": "object",
+                                "required": ["artifactLocation"],
+                                "properties": {
+                                    "artifactLocation": {
+                                        "type": "object",
+                                        "properties": {"uri": {"type": "string", "pattern": r"^[!-~]+$"}},
+                                        "additionalProperties": False,
+                                    },
+                                    "region": {
+                                        "type": "object",
+                                        "properties": {
+                                            "startLine": {"type": "integer", "minimum": 1},
+                                            "startColumn": {"type": "integer", "minimum": 1},
+                                        },
+                                        "additionalProperties": False,
+                                    },
+                                },
+                                "additionalProperties": False,
+                            }
+                        },
+                        "additionalProperties": False,
+                    },
+                },
+                "suppressions": {
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "required": ["kind"],
+                        "properties": {
+                            "kind": {"enum": ["inSource", "external"]},
+                            "justification": {"type": "string"},
+                        },
+                        "additionalProperties": False,
+                    },
+                },
+            },
+            "additionalProperties": False,
+        },
+    },
+}
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Runs `pcdc lint` on definitions by file name, in a folder of their own."""
+    monkeypatch.chdir(tmp_path)
+
+    def invoke(definitions, *arguments):
+        for name, definition in definitions.items():
+            (tmp_path / name).write_text(json.dumps(definition), encoding="utf-8")
+        return CliRunner().invoke(app, ["lint", *definitions, *map(str, arguments)])
+
+    return invoke
+
+
+@pytest.mark.parametrize(
+    ("definitions", "arguments", "code"),
+    [
+        ({"a.json": CLEAN}, [], 0),
+        ({"a.json": CLEAN}, ["--strict"], 0),
+        ({"a.json": WARNED}, [], 0),
+        ({"a.json": WARNED}, ["--strict"], 1),
+        ({"a.json": WARNED}, ["--strict", "--ignore", "PCDC501"], 0),
+        ({"a.json": BROKEN}, [], 1),
+        ({"a.json": BROKEN, "b.json": CLEAN}, [], 1),
+        ({"a.json": BROKEN}, ["--ignore", "PCDC2", "--select", "PCDC5"], 1),
+        ({"a.json": BROKEN}, ["missing.json"], 2),
+        ({"a.json": CLEAN}, ["--model", "no-such-model-anywhere"], 2),
+        ({"a.json": CLEAN}, ["--no-such-flag"], 2),
+        ({"a.json": CLEAN}, ["--format", "xml"], 2),
+        ({"a.json": CLEAN}, ["--select", "PCDC9"], 2),
+    ],
+)
+def test_the_exit_code_is_the_worst_that_was_found(run, definitions, arguments, code):
+    """Field report 57."""
+    done = run(definitions, *arguments)
+    assert done.exit_code == code, done.output
+    assert "Traceback" not in done.output
+
+
+def test_one_broken_file_hides_no_other(run):
+    done = run({"a.json": BROKEN, "b.json": WARNED})
+    assert ["error[PCDC208]" in done.stdout, "warning[PCDC501]" in done.stdout] == [True, True]
+
+
+def test_interrupting_leaves_with_130(run, monkeypatch):
+    monkeypatch.setattr("pcdc.lint.linting.find_sources", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    assert run({"a.json": CLEAN}).exit_code == 130
+
+
+def test_text_counts_tokens_for_every_schema_and_explain_lists_them(run):
+    done = run({"a.json": CLEAN})
+    assert "a.json: 1 field, 2 choices; smollm2-135m: " in done.stdout
+    assert done.stdout.endswith("0 errors, 0 warnings\n")
+    listed = run({"a.json": CLEAN}, "--explain").stdout
+    assert "late   true    1      ' true':2629\n" in listed
+    assert "late   boolean  2        1       5" in listed
+
+
+def test_json_is_one_document_with_findings_tokens_and_what_is_ignored(run):
+    ignoring = {"x-pcdc": {"ignore": {"PCDC501": "a label is enough here"}}, **WARNED}
+    done = run({"a.json": WARNED, "b.json": ignoring}, "--format", "json")
+    data = json.loads(done.stdout)
+    assert [(d["path"], d["code"]) for d in data["diagnostics"]] == [("a.json", "PCDC501")]
+    assert [(d["path"], d["code"], d["reason"]) for d in data["ignored"]] == [
+        ("b.json", "PCDC501", "a label is enough here")
+    ]
+    assert [t["source"] for t in data["targets"]] == ["a.json", "b.json"]
+    assert data["targets"][0]["fields"][0]["choices"][1] == [{"id": 7065, "text": " false"}]
+    assert data["targets"][0]["passes"] == 1
+
+
+def test_the_example_schemas_are_clean_and_give_reasons_for_what_they_ignore(run):
+    done = run({}, SCHEMAS, "--strict")
+    assert done.exit_code == 0, done.stdout
+    assert "0 errors, 0 warnings, " in done.stdout
+
+
+def test_lint_writes_nothing(run, tmp_path):
+    run({"a.json": WARNED})
+    assert [path.name for path in tmp_path.rglob("*")] == ["a.json"]
+
+
+def test_sarif_is_valid_and_carries_what_is_ignored_with_its_reason(run):
+    ignoring = {"x-pcdc": {"ignore": {"PCDC501": "a label is enough here"}}, **WARNED}
+    done = run({"a ü.json": WARNED, "b.json": ignoring, "c.json": BROKEN}, "--format", "sarif")
+    log = json.loads(done.stdout)
+    jsonschema.Draft202012Validator(SARIF).validate(log)
+    (log_run,) = log["runs"]
+    rules, results = log_run["tool"]["driver"]["rules"], log_run["results"]
+    assert all(rules[r["ruleIndex"]]["id"] == r["ruleId"] for r in results)
+    places = [r["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for r in results]
+    assert places == ["a%20%C3%BC.json", "c.json", "b.json"]
+    assert [r.get("suppressions") for r in results] == [
+        None,
+        None,
+        [{"kind": "inSource", "justification": "a label is enough here"}],
+    ]
+
+
+def test_sarif_of_places_that_are_no_lines_of_a_file_has_no_location():
+    row = finding("PCDC232", Location("sqlite:///ops.db", 3, 0), "x", "y")
+    call = finding("PCDC612", None, "x", "y")
+    absolute = finding("PCDC501", Location("/a b/c.json", 2, 3), "x", "y", help="z")
+    log = sarif(LintReport((row, call, absolute), (IgnoredFinding(absolute, "why"),), ()))
+    jsonschema.Draft202012Validator(SARIF).validate(log)
+    results = log["runs"][0]["results"]
+    assert ["locations" in r for r in results] == [False, False, True, True]
+    place = results[2]["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"]["uri"] == "file:///a%20b/c.json"
+    assert place["region"] == {"startLine": 2, "startColumn": 3}
+    assert results[2]["message"]["text"] == "x, y\nhelp: z"
+
+
+def test_a_workflow_command_is_one_line_whatever_the_text_holds():
+    place = Location("a,b:c%/d\n.json", 2, 3)
+    one = finding("PCDC501", place, 'field "100%"', "has\r\na :: break,", help="mend: it, so")
+    assert github([one]) == (
+        "::warning file=a%2Cb%3Ac%25/d%0A.json,line=2,col=3,title=PCDC501 description asks nothing"
+        '::field "100%25", has%0D%0Aa :: break,%0Ahelp: mend: it, so\n'
+    )
+    error = finding("PCDC612", None, "x", "y")
+    assert github([error]) == "::error title=PCDC612 no definition to build::x, y\n"
+
+
+def test_github_prints_a_line_for_each_finding_and_nothing_else(run):
+    done = run({"a.json": WARNED, "b.json": BROKEN}, "--format", "github")
+    assert [line.split(" ")[0] for line in done.stdout.splitlines()] == ["::warning", "::error"]
+    assert run({"a.json": CLEAN}, "--format", "github").stdout == ""
+
+
+WARNINGS = {code for code, rule in RULES.items() if rule.severity == "warning"}
+
+
+@pytest.mark.parametrize(
+    ("select", "ignore", "kept"),
+    [
+        ([], [], WARNINGS),
+        (["PCDC515"], [], {"PCDC515"}),
+        (["PCDC515, PCDC252"], [], {"PCDC515", "PCDC252"}),
+        (["PCDC515", "PCDC53"], [], {"PCDC515", "PCDC531", "PCDC532", "PCDC533", "PCDC534"}),
+        (["PCDC53"], ["PCDC534"], {"PCDC531", "PCDC532", "PCDC533"}),
+        ([], ["PCDC"], set()),
+    ],
+)
+def test_codes_and_their_beginnings_select(select, ignore, kept):
+    assert selection(select, ignore).codes == kept
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("PCDC555", "no code of a warning; did you mean `PCDC5"),
+        ("pcdc515", "did you mean `PCDC515`?"),
+        ("515", "no code"),
+        ("PCDC219", "PCDC219 is an error, and errors are always told"),
+        (",", "names no code"),
+    ],
+)
+def test_what_is_no_code_of_a_warning_is_refused_with_advice(run, given, said):
+    with pytest.raises(UnknownCodeError, match=r".") as raised:
+        selection([given], [])
+    assert said in str(raised.value)
+    assert run({"a.json": CLEAN}, "--ignore", given).exit_code == 2
+
+
+def test_an_error_is_told_whatever_is_selected():
+    refused = finding("PCDC219", None, "x", "y")
+    assert selection(["PCDC515"], []).wants(refused)
+
+
+def test_two_models_tell_what_is_not_about_tokens_once(run, tmp_path):
+    from families import family_folder
+
+    models = [arg for name in ("smollm2", "qwen3") for arg in ("--model", family_folder(name))]
+    done = run({"a.json": WARNED}, *models, "--format", "json")
+    data = json.loads(done.stdout)
+    assert [d["code"] for d in data["diagnostics"]] == ["PCDC501"]
+    assert [t["model"] for t in data["targets"]] == ["smollm2", "qwen3"]
+
+
+def test_what_was_built_and_evaluated_and_is_fresh_is_clean(run, tmp_path):
+    run({"a.json": CLEAN})
+    good(tmp_path / "a.json", tmp_path / "build")
+    assert "0 errors, 0 warnings" in run({"a.json": CLEAN}, "--strict").stdout
+
+
+def test_a_damaged_calibration_is_told_as_itself(run, tmp_path):
+    run({"a.json": CLEAN})
+    artifact = built(tmp_path / "a.json", tmp_path / "build")
+    artifact.with_name(f"{artifact.name}.calibration.json").write_text("{", encoding="utf-8")
+    done = run({"a.json": CLEAN})
+    assert (done.exit_code, "PCDC604" in done.stdout, "PCDC531" in done.stdout) == (2, True, False)
