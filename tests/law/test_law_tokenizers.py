@@ -46,6 +46,27 @@ fields = st.one_of(
 schemas = st.dictionaries(names, fields, min_size=1, max_size=3)
 
 
+def answers_of(field):
+    return st.sampled_from(field["choices"] if "choices" in field else field.get("enum", [True, False]))
+
+
+@st.composite
+def schemas_with_examples(draw):
+    """Up to three worked examples, whose texts may spell anything, each with answers to some fields."""
+    declared = draw(schemas)
+    examples = [
+        {"context": context, "answers": {n: draw(answers_of(declared[n])) for n in answered}}
+        for context, answered in draw(
+            st.lists(
+                st.tuples(texts.filter(str.strip), st.lists(st.sampled_from(sorted(declared)), min_size=1)),
+                max_size=3,
+                unique_by=lambda pair: pair[0],
+            )
+        )
+    ]
+    return declared | {"x-pcdc": {"examples": examples}}
+
+
 def parsed(declared):
     schema, problems = parse_mapping(declared)
     assert schema is not None, problems
@@ -59,7 +80,7 @@ def bench(request):
 
 
 @settings(max_examples=50, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-@given(declared=schemas, seed=st.integers(0, 99), context=st.sampled_from(CONTEXTS))
+@given(declared=schemas_with_examples(), seed=st.integers(0, 99), context=st.sampled_from(CONTEXTS))
 def test_scores_equal_brute_force_for_any_schema(bench, declared, seed, context):
     schema, _ = parse_mapping(declared)
     assume(schema is not None)
