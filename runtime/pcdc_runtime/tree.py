@@ -138,8 +138,12 @@ def _block(rows: slice, sees: NDArray[np.bool_], before: int) -> Block:
     shared = int(np.append(sees[:, :before].all(axis=0), False).argmin())
     first = shared + int(sees[:, shared:].any(axis=0).argmax())
     own = slice(first, sees.shape[1])
-    whole = (slice(0, own.stop),) if first == shared else (slice(0, shared), own)
-    return Block(rows, whole, ~sees[:, first:])
+    columns: tuple[slice, ...] = (slice(0, shared), own)
+    if first == shared:
+        columns = (slice(0, own.stop),)
+    elif not shared:
+        columns = (own,)
+    return Block(rows, columns, ~sees[:, first:])
 
 
 def chunks(start: int, stop: int, size: int) -> Iterator[tuple[int, int]]:

@@ -10,23 +10,13 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import wraps
-from typing import Any, Protocol
+from typing import Any
 
 from .attention import attend, attends_in_blocks
 from .exponential import in_numpy, swiglu
 from .fast_mlx import Module, mx
-from .tree import Block
 
 _in_pass = ContextVar("_in_pass", default=False)
-
-
-class BlockMask(Protocol):
-    """A cache of ours, as attention sees it."""
-
-    def blocks(self, mask: object) -> tuple[Block, ...] | None:
-        """The blocks that say the same as a mask, None where there are none."""
-        ...
 
 
 @contextmanager
@@ -45,12 +35,11 @@ def wire(language: Module) -> None:
         namespace = vars(sys.modules[type(module).__module__])
         for name, replacement in _REPLACEMENTS.items():
             own = namespace.get(name)
-            if callable(own) and not hasattr(own, "__wrapped__"):
+            if callable(own) and own.__module__ != __name__:
                 namespace[name] = replacement(own)
 
 
 def _attention(own: Callable[..., mx.array]) -> Callable[..., mx.array]:
-    @wraps(own)
     def scaled_dot_product_attention(
         queries: mx.array,
         keys: Any,
@@ -70,7 +59,6 @@ def _attention(own: Callable[..., mx.array]) -> Callable[..., mx.array]:
 
 
 def _activation(own: Callable[..., mx.array]) -> Callable[..., mx.array]:
-    @wraps(own)
     def gated(gate: mx.array, x: mx.array) -> mx.array:
         if _in_pass.get() and in_numpy(gate, x):
             return swiglu(gate, x)
