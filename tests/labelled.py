@@ -1,10 +1,10 @@
-"""Seeded measurements of a made-up schema: two fields, one of them boolean, scores that are off in a known way."""
+"""Seeded measurements of a made-up schema: two fields, one of them boolean, whose scores are off."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from pcdc.evaluation.evaluation import FieldTable, Measured
+from pcdc.evaluation.tables import FieldTable, Measured
 
 RULES = ("joint", "identify", "trie")
 
@@ -38,7 +38,7 @@ def table(rng, name, kind, choices, rows, texts, *, baseline=True):
 
 
 def measured(texts=300, seed=0, *, choices=5, baseline=True):
-    """What `pcdc eval` measures: every tenth text has no label of the second field, every twentieth is a repeat."""
+    """A run: one text in ten has no label of the second field, one in twenty is a repeat."""
     rng = np.random.default_rng(seed)
     numbers = np.arange(texts)
     return Measured(

@@ -17,10 +17,7 @@ from .judge import Comparison, Figures, Judged, compare, judge, judge_overall
 from .methods import CHOSEN, answers, names, pairs
 from .metrics import Spread
 from .split import Bools, held_in
-from .split import Floats as Floats
-from .split import Ints as Ints
-from .tables import FieldTable as FieldTable
-from .tables import Measured as Measured
+from .tables import FieldTable, Measured
 from .thresholds import ThresholdFit, fit_threshold
 
 HELD_IN = 0.5
@@ -171,7 +168,7 @@ def calibration_of(evaluation: Evaluation, artifact: Artifact) -> stored.Calibra
                 method=field.selection.chosen,
                 temperature=field.selection.fit.temperature,
                 bias=field.selection.fit.bias,
-                rows=field.selection.rows if field.selection.chosen in ("temperature", "bias") else 0,
+                rows=0 if field.selection.chosen == "prior" else field.selection.rows,
                 before=_stored_figures(field.methods.get(evaluation.scoring)),
                 after=_stored_figures(field.methods.get(evaluation.main)),
                 threshold=_stored_threshold(field.threshold),

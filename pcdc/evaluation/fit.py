@@ -23,6 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import log_softmax
+from threadpoolctl import threadpool_limits
 
 from .metrics import log_losses
 from .split import Floats, Ints, folds
@@ -127,12 +128,14 @@ def select(
         return Selection(len(expected), fits, "nothing", None, {}, {}, {})
     losses = {name: log_losses(fit.log_prob(scores), expected) for name, fit in fits.items()}
     fold = folds(group, seed)
-    losses["temperature"] = _out_of_fold(scores, expected, fold, start, None)
-    by_spread = {spread: _out_of_fold(scores, expected, fold, start, spread) for spread in BIAS_SPREADS}
-    spread = min(by_spread, key=lambda candidate: float(by_spread[candidate].mean()))
-    losses["bias"] = by_spread[spread]
-    fits["temperature"] = fit_temperature(scores, expected, start)
-    fits["bias"] = fit_bias(scores, expected, start, spread)
+    # The optimiser's matrices are tiny: threads would only wait for one another, 20 times as long.
+    with threadpool_limits(1, user_api="blas"):
+        losses["temperature"] = _out_of_fold(scores, expected, fold, start, None)
+        by_spread = {spread: _out_of_fold(scores, expected, fold, start, spread) for spread in BIAS_SPREADS}
+        spread = min(by_spread, key=lambda candidate: float(by_spread[candidate].mean()))
+        losses["bias"] = by_spread[spread]
+        fits["temperature"] = fit_temperature(scores, expected, start)
+        fits["bias"] = fit_bias(scores, expected, start, spread)
     best = min(losses, key=lambda name: float(losses[name].mean()))
     above = {name: losses[name] - losses[best] for name in METHODS if name in losses}
     excess = {name: float(extra.mean()) for name, extra in above.items()}

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import beta
+from scipy.special import betaincinv
 
 from .split import Bools, Floats
 
@@ -48,7 +48,7 @@ class ThresholdFit:
 
 def lower_bound(right: int, rows: int, confidence: float) -> float:
     """One-sided Clopper-Pearson lower bound of a share: `right` out of `rows`."""
-    return float(beta.ppf(1 - confidence, right, rows - right + 1)) if right else 0.0
+    return float(betaincinv(right, rows - right + 1, 1 - confidence)) if right else 0.0
 
 
 def rows_needed(precision: float, confidence: float, errors: int = 0) -> int:

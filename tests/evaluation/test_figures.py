@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -74,7 +75,7 @@ def test_equal_confidences_share_a_bin_whatever_the_order_of_rows():
     correct = rng.random(200) < 0.7
     bins = metrics.reliability(confidence, correct)
     assert sum(part.rows for part in bins) == 200
-    assert all(low.high < high.low for low, high in zip(bins, bins[1:], strict=False))
+    assert all(low.high < high.low for low, high in itertools.pairwise(bins))
     mixed = rng.permutation(200)
     assert metrics.ece(metrics.reliability(confidence[mixed], correct[mixed])) == pytest.approx(
         metrics.ece(bins)

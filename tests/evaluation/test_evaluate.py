@@ -1,0 +1,176 @@
+"""A whole evaluation: what is held apart, what is reported, what is stored."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from fakes import make_artifact, spelled
+from labelled import measured
+from pcdc_runtime.calibration import dumps, loads
+
+from pcdc.evaluation import split
+from pcdc.evaluation.evaluation import HELD_IN, calibration_of, evaluate
+
+PROMISE = {"precision": 0.6, "confidence": 0.95}
+
+
+@pytest.fixture(scope="module")
+def run():
+    return measured()
+
+
+@pytest.fixture(scope="module")
+def fitted(run):
+    return evaluate(run, seed=1, fit=True, **PROMISE)
+
+
+@pytest.fixture(scope="module")
+def raw(run):
+    return evaluate(run, seed=1, fit=False, **PROMISE)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_equal_texts_never_part(seed):
+    group = np.random.default_rng(seed).integers(0, 60, 200)
+    inside = split.held_in(group, HELD_IN, seed)
+    assert set(group[inside]).isdisjoint(group[~inside])
+    fold = split.folds(group, seed)
+    for number in range(split.FOLDS):
+        assert set(group[fold == number]).isdisjoint(group[fold != number])
+
+
+def test_half_of_the_texts_are_held_in_and_another_seed_holds_in_others():
+    inside = split.held_in(np.arange(100), HELD_IN, 0)
+    assert inside.sum() == 50
+    assert (inside == split.held_in(np.arange(100), HELD_IN, 0)).all()
+    assert (inside != split.held_in(np.arange(100), HELD_IN, 1)).any()
+
+
+def test_the_report_is_json_and_the_same_for_the_same_seed(run, fitted):
+    text = json.dumps(fitted.to_dict(), allow_nan=False)
+    assert text == json.dumps(evaluate(run, seed=1, fit=True, **PROMISE).to_dict(), allow_nan=False)
+    assert text != json.dumps(evaluate(run, seed=2, fit=True, **PROMISE).to_dict(), allow_nan=False)
+
+
+def test_every_method_is_judged_on_the_same_held_out_rows(fitted):
+    for field in fitted.fields:
+        assert field.held_in > 0
+        assert {figures.rows for figures in field.methods.values()} == {field.held_out}
+        assert list(field.methods) == [
+            *("majority", "written", "joint", "identify", "trie"),
+            *("joint+temperature", "joint+prior", "joint+bias", "joint+chosen"),
+        ]
+
+
+def test_without_a_fit_all_labelled_rows_judge(raw, run):
+    assert (raw.held_in_texts, raw.held_out_texts, raw.main) == (0, run.texts, "joint")
+    for field, table in zip(raw.fields, run.tables, strict=True):
+        assert field.selection is None
+        assert field.methods["joint"].rows == len(table.row)
+        assert set(field.methods) == {"majority", "written", "joint", "identify", "trie", "joint+prior"}
+
+
+def test_held_out_labels_change_no_fit(run, fitted):
+    """The held-out part only judges."""
+    inside = split.held_in(run.group, HELD_IN, 1)
+    tables = tuple(
+        replace(table, expected=np.where(inside[table.row], table.expected, 0)) for table in run.tables
+    )
+    other = evaluate(replace(run, tables=tables), seed=1, fit=True, **PROMISE)
+    assert [field.selection for field in other.fields] == [field.selection for field in fitted.fields]
+    assert other.fields[1].methods["joint"] != fitted.fields[1].methods["joint"]
+
+
+def test_a_fit_of_scores_that_are_off_lowers_log_loss_and_ece(fitted):
+    before, after = fitted.overall["joint"], fitted.overall["joint+chosen"]
+    assert after.log_loss < before.log_loss
+    assert after.ece < before.ece
+    for field in fitted.fields:
+        assert field.methods["joint+chosen"] == field.methods[f"joint+{field.selection.chosen}"]
+
+
+def test_figures_lie_in_their_intervals(fitted):
+    """ECE apart: resampling raises it."""
+    for figures in [*fitted.overall.values(), *(m for f in fitted.fields for m in f.methods.values())]:
+        for name in ("accuracy", "macro_f1", "log_loss", "brier", "auroc"):
+            value = getattr(figures, name)
+            if value is not None:
+                low, high = figures.intervals[name]
+                assert low <= value <= high, name
+
+
+def test_overall_pools_the_answers_of_all_fields(fitted):
+    for name, figures in fitted.overall.items():
+        parts = [field.methods[name] for field in fitted.fields]
+        rows = sum(part.rows for part in parts)
+        assert figures.rows == rows
+        assert figures.accuracy == pytest.approx(sum(p.rows * p.accuracy for p in parts) / rows)
+        assert figures.macro_f1 == pytest.approx(np.mean([part.macro_f1 for part in parts]))
+
+
+def test_only_booleans_have_an_auroc_and_only_probabilities_a_loss(fitted):
+    urgent, topic = fitted.fields
+    assert urgent.methods["joint"].auroc > 0.5
+    assert topic.methods["joint"].auroc is None
+    written = topic.methods["written"]
+    assert (written.log_loss, written.ece, written.reliability, written.risk_coverage) == (None,) * 4
+    assert written.unanswered == sum(row[-1] for row in written.confusion) > 0
+
+
+def test_comparisons_are_corrected_over_all_tests_of_a_figure(fitted):
+    for figure in ("accuracy", "log_loss", "ece"):
+        family = [test for test in fitted.comparisons if test.figure == figure]
+        assert {test.family for test in family} == {len(family)}
+        assert all(test.p <= test.holm <= 1 for test in family)
+    pairs = {(test.first, test.second) for test in fitted.comparisons if test.field == "topic"}
+    assert {("joint+chosen", "joint"), ("joint+chosen", "written"), ("joint", "trie")} <= pairs
+    tests = {(test.field is None, test.figure, test.test) for test in fitted.comparisons}
+    assert tests >= {(False, "accuracy", "mcnemar"), (True, "accuracy", "bootstrap")}
+
+
+def test_thresholds_are_of_the_deployed_probabilities(fitted):
+    urgent = fitted.fields[0]
+    assert urgent.threshold.rows == urgent.held_out
+    assert urgent.threshold.minimum is not None
+    assert 0 < urgent.threshold.share <= 1
+
+
+def test_a_field_without_held_out_rows_has_no_figures(run):
+    inside = np.flatnonzero(split.held_in(run.group, HELD_IN, 1))[:3]
+    table = replace(
+        run.tables[1],
+        row=inside,
+        expected=run.tables[1].expected[:3],
+        log_scores={rule: scores[:3] for rule, scores in run.tables[1].log_scores.items()},
+        legal_mass={rule: mass[:3] for rule, mass in run.tables[1].legal_mass.items()},
+        written=None,
+    )
+    few = evaluate(replace(run, tables=(run.tables[0], table)), seed=1, fit=True, **PROMISE)
+    assert few.fields[1].methods == {}
+    assert few.fields[1].threshold.minimum is None
+    assert few.overall["joint"].rows == few.fields[0].held_out
+
+
+@pytest.mark.parametrize("texts", [1, 2, 3, 5])
+def test_a_handful_of_texts_is_judged_and_fits_nothing(texts):
+    few = evaluate(measured(texts, baseline=False), seed=0, fit=True, **PROMISE)
+    json.dumps(few.to_dict(), allow_nan=False)
+    assert {field.selection.chosen for field in few.fields} == {"nothing"}
+
+
+def test_what_is_stored_is_the_chosen_fit_of_each_field(run):
+    urgent = {True: [(["t"], [","])], False: [(["f"], [","])]}
+    artifact = make_artifact({"urgent": urgent, "topic": spelled("a", "b", "c", "d", "e")})
+    named = replace(run, schema=artifact.name, model=artifact.model, artifact=artifact.digest)
+    evaluation = evaluate(named, seed=1, fit=True, **PROMISE)
+    calibration = calibration_of(evaluation, artifact)
+    assert [field.name for field in calibration.fields] == ["urgent", "topic"]
+    for field, judged in zip(calibration.fields, evaluation.fields, strict=True):
+        assert field.method == judged.selection.chosen
+        assert field.after.ece == judged.methods["joint+chosen"].ece
+        assert field.before.rows == judged.held_out
+        assert field.rows == judged.held_in
+    assert loads(dumps(calibration)) == calibration
