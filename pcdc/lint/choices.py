@@ -96,30 +96,27 @@ def code_first(schema: Schema) -> Iterator[Diagnostic]:
     for field in schema.fields:
         meanings = {c.label: m for c in field.choices if (m := _meaning_after_code(c.label))}
         # Quantities, such as "7 days" beside "30 days", repeat what is counted.
-        if len(meanings) < 2 or len({m.rstrip("s") for m in meanings.values()}) < len(meanings):
+        if len(meanings) < 2 or len({m.casefold().rstrip("s") for m in meanings.values()}) < len(meanings):
             continue
-        label, meaning = next(iter(meanings.items()))
-        code = label[: label.casefold().rindex(meaning)].rstrip("_-./:| ")
         yield finding(
             "PCDC513",
             field.location,
             f"field {quoted(field.name)}",
             f"has choices with a code before their meaning: {listed(list(meanings))}",
             "the model has to write the code before it has said what it means",
-            f"put the meaning first, such as {quoted(label[len(code) :].lstrip('_-./:| '))}, "
+            f"put the meaning first, such as {quoted(next(iter(meanings.values())))}, "
             "and map it to the code outside, or say the meaning in the choice's description",
         )
 
 
 def _meaning_after_code(label: str) -> str:
-    """The words after a leading code such as `CAT_185_`, `P0_` or `0101.21 `, or nothing."""
+    """What follows a leading code such as `CAT_185_`, `P0_` or `0101.21 `; nothing where there is none."""
     for index, found in enumerate(parts := list(_PART.finditer(label))):
         part = found[0]
-        if part.isalpha() and not (
-            len(part) <= _CODE_LETTERS and part.isupper() and _code_follows(parts, index)
-        ):
-            code = any(c.isdigit() for p in parts[:index] for c in p[0])
-            return label[found.start() :].casefold() if code and len(part) >= _MEANING_LETTERS else ""
+        is_code = len(part) <= _CODE_LETTERS and part.isupper() and _code_follows(parts, index)
+        if part.isalpha() and not is_code:
+            after_digits = any(c.isdigit() for before in parts[:index] for c in before[0])
+            return label[found.start() :] if after_digits and len(part) >= _MEANING_LETTERS else ""
     return ""
 
 

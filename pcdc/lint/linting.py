@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -65,14 +65,6 @@ class LintReport:
     def to_dict(self) -> dict[str, Any]:
         """The targets as JSON types."""
         return {"targets": [asdict(target) for target in self.targets]}
-
-
-@dataclass
-class _Findings:
-    """What is found of one schema, before and after what it ignores."""
-
-    found: list[Diagnostic] = field(default_factory=list)
-    views: list[TargetView] = field(default_factory=list)
 
 
 def lint(paths: Sequence[Path], model_names: Sequence[str], out: Path) -> LintReport:

@@ -124,6 +124,8 @@ def _reference(field: Field, schema: Schema) -> str:
 
 def _names(text: str, name: str) -> bool:
     """Whether a text speaks of a field; a name that is a common word must be marked as one."""
+    if name not in text:
+        return False
     escaped = re.escape(name)
     if re.search(r"[_\d]|[a-z][A-Z]", name):
         return re.search(rf"(?<!\w){escaped}(?!\w)", text) is not None
