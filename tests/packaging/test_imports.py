@@ -25,9 +25,10 @@ ONLY_IN = {
     "llguidance": "writing",
     "scipy": "evaluation",
     "sklearn": "evaluation",
+    "threadpoolctl": "evaluation",
     "matplotlib": "evaluation",
 }
-EVAL = {"llguidance", "scipy", "sklearn", "matplotlib"}
+EVAL = {"llguidance", "scipy", "sklearn", "threadpoolctl", "matplotlib"}
 
 
 @dataclass(frozen=True)
