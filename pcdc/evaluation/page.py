@@ -240,9 +240,9 @@ def _minus(shown: str) -> str:
 
 def _share_cell(counted: int, total: int, *, right: bool) -> str:
     part = counted / total if total else 0.0
-    # From white to the blue of the charts; the text turns white before its contrast falls below 4.5.
+    # From white to the blue of the charts; the text is white where black would be harder to read.
     red, green, blue = (round(255 + (end - 255) * part) for end in (0, 114, 178))
-    ink = "#fff" if part > 0.75 else "#222"
+    ink = "#fff" if part > 0.93 else "#000"
     marked = ' class="right"' if right else ""
     shown = counted if counted else ""
     return f'<td{marked} style="background:rgb({red},{green},{blue});color:{ink}">{shown}</td>'

@@ -171,8 +171,8 @@ def _definitions(report: Report) -> Markup:
         f"Judged on: {known['judged_on']}. Intervals are the {100 * known['interval']:g} % percentile "
         f"intervals of {known['resamples']} resamples of texts, paired between methods. ECE: up to "
         f"{known['ece_bins']} bins of equal mass that never part equal probabilities. Log loss in nats. "
-        "Brier: half the squared distance between probabilities and label. Risk-coverage area: the mean error "
-        "rate over all shares. Accuracy within one field is compared by an exact McNemar test, all else by "
-        "resampling; p-values are corrected by Holm's method."
+        "Brier: half the squared distance between probabilities and label. Risk-coverage area: the mean "
+        "error rate over all shares. Accuracy within one field is compared by an exact McNemar test, all "
+        "else by resampling; p-values are corrected by Holm's method."
     )
     return page.section("Definitions", [page.paragraph(words)])
