@@ -26,7 +26,7 @@ def compile_schema(schema: Schema, target: Target) -> tuple[Artifact | None, lis
     tail = np.concatenate([tokenized.prompt.cut.tail, np.array(tokenized.opening, dtype=np.int32)])
     forest = grow_forest(tokenized, int(tail[-1]), target.vocabulary)
     fixed = len(tokenized.prompt.cut.head) + len(tail)
-    problems = [*_too_large(schema, forest.nodes), *_too_long(fixed, forest.nodes, target)]
+    problems = [*_too_large(schema, forest.nodes), *_too_long(schema, fixed, forest.nodes, target)]
     if problems:
         return None, problems
     return (
@@ -68,7 +68,7 @@ def _too_large(schema: Schema, nodes: Nodes) -> list[Diagnostic]:
     ]
 
 
-def _too_long(fixed: int, nodes: Nodes, target: Target) -> list[Diagnostic]:
+def _too_long(schema: Schema, fixed: int, nodes: Nodes, target: Target) -> list[Diagnostic]:
     whole = fixed + int(nodes.depth.max())
     if target.window is None or whole <= target.window:
         return []
@@ -79,7 +79,8 @@ def _too_long(fixed: int, nodes: Nodes, target: Target) -> list[Diagnostic]:
             "schema",
             f"makes a prompt of {fixed} tokens before any text is in it, {whole} with the deepest path",
             f"the window of {target.model} is {target.window} tokens",
-            "split the schema in two, shorten its descriptions, or use a model with a longer window",
+            ("show fewer examples, " if schema.examples else "")
+            + "split the schema in two, shorten its descriptions, or use a model with a longer window",
         )
     ]
 

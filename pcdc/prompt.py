@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -219,12 +219,6 @@ def render_prompt(schema: Schema, target: Target) -> Prompt:
         shown = _examples(schema, free_fence(target.tokenizer, EXAMPLE_FENCE, texts))
         instructions = f"{instructions}\n\n{shown}"
     return _fill(target.tokenizer, target.frame, instructions, fence)
-
-
-def head_tokens_of_examples(schema: Schema, target: Target) -> int:
-    """How many tokens the examples of a schema add to its head; their KV is computed once."""
-    without = replace(schema, examples=())
-    return len(render_prompt(schema, target).cut.head) - len(render_prompt(without, target).cut.head)
 
 
 class _TemplateError(Exception):

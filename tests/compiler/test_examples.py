@@ -19,7 +19,7 @@ from pcdc import FieldDefinition, SchemaError, StructuredSchema, cache
 from pcdc.emit import compile_schema
 from pcdc.examples import MAX_EXAMPLE_CHARS, MAX_EXAMPLES
 from pcdc.parse import parse_file, parse_mapping
-from pcdc.prompt import head_tokens_of_examples, load_target, render_prompt
+from pcdc.prompt import load_target, render_prompt
 from pcdc.schema import Example
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
@@ -199,14 +199,14 @@ def test_an_example_cannot_leave_its_fence_nor_open_the_fence_of_a_request(famil
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_tokens_that_examples_add_are_those_of_their_text(family):
+def test_the_tokens_that_examples_add_are_in_the_head_and_those_of_their_text(family):
     target = target_of(family)
     schema = schema_with(TWO)
-    added = head_tokens_of_examples(schema, target)
-    shown = compiled(schema, target).prompt_text
+    artifact, bare = (compiled(s, target) for s in (schema, replace(schema, examples=())))
+    shown, added = artifact.prompt_text, len(artifact.prompt.head) - len(bare.prompt.head)
     start, stop = shown.index("Examples:"), shown.index('"not stated"}', shown.index("Nothing works!"))
     assert added == pytest.approx(len(encode_text(target.tokenizer, shown[start : stop + 13])), abs=3)
-    assert head_tokens_of_examples(replace(schema, examples=()), target) == 0
+    assert len(artifact.prompt.tail) == len(bare.prompt.tail)
 
 
 def test_the_artifact_holds_the_examples_and_says_when_they_change():
@@ -240,6 +240,7 @@ def test_the_window_counts_the_examples(tmp_path):
     long = [*TWO, {"context": "word " * 400, "answers": {"urgent": True}}]
     artifact, (problem,) = compile_schema(schema_with(long), target)
     assert (artifact, problem.code) == (None, "PCDC307")
+    assert problem.help.startswith("show fewer examples")
 
 
 def prompt_digest(case):
