@@ -8,10 +8,11 @@ PIP := .venv/bin/python -m pip --disable-pip-version-check -qq
 READY := .venv/.ready
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: help demo test check torture fuzz soak clean
+.PHONY: help demo eval test check torture fuzz soak clean
 
 help:
 	@echo "make demo    build the example schemas and answer one support ticket"
+	@echo "make eval    judge the default model on four public sets: an hour or more, prints the tables"
 	@echo "make test    run the whole test suite"
 	@echo "make check   lint, formatting, types, import rules"
 	@echo "make torture kill builds, fill disks, race processes: minutes, prints its counts"
@@ -30,6 +31,9 @@ $(READY): pyproject.toml Makefile
 demo: $(READY)
 	pcdc build schemas/ --model smollm2-135m
 	pcdc run build/support_triage.smollm2-135m.pcdc --context schemas/examples/support_triage.1.txt
+
+eval: $(READY)
+	python evaluation/table.py
 
 test: $(READY)
 	python -m pytest
