@@ -2,6 +2,7 @@
 
 import mlx.core as mx
 import numpy as np
+import pytest
 from judging import compiled, largest_difference
 from oracle import Oracle, log_softmax
 from pcdc_runtime.engine import Engine
@@ -29,9 +30,17 @@ def plain_oracle(folder):
     return Oracle(folder / "tokenizer.json", log_probs)
 
 
-def test_the_embedded_model_answers_as_its_plain_forwards_do():
+EXAMPLES = [
+    {"context": "Where is my invoice?", "answers": {"department": "BILLING", "urgent": False}},
+    {"context": "The site is down!", "answers": {"urgent": True}},
+]
+
+
+@pytest.mark.parametrize("examples", [[], EXAMPLES], ids=["no examples", "examples"])
+def test_the_embedded_model_answers_as_its_plain_forwards_do(examples):
     schema, problems = parse_mapping(
         {
+            "x-pcdc": {"examples": examples},
             "department": {
                 "type": "enum",
                 "choices": ["BILLING", "BILLING_DISPUTE", "TECH"],
@@ -48,6 +57,8 @@ def test_the_embedded_model_answers_as_its_plain_forwards_do():
     oracle = plain_oracle(files.folder)
     with Engine(artifact, open_model(DEFAULT)) as engine:
         results = [engine.run(context) for context in CONTEXTS]
+    # The head, examples and all, is computed when the engine starts: a request pays for its own text.
+    assert all(result.head_cached >= len(artifact.prompt.head) for result in results)
     for context, result in zip(CONTEXTS, results, strict=True):
         worst = largest_difference(artifact, result, oracle, context)
         print(f"largest difference from brute force: {worst:.1e} nats")
