@@ -55,7 +55,7 @@ pre { background: #f6f6f6; padding: .7rem; font-size: .8rem; white-space: pre-wr
 .matrix td, .matrix th { text-align: center; padding: .2rem .3rem; min-width: 2.1rem; border: 1px solid #fff;
   font-variant-numeric: tabular-nums; }
 .matrix th { border-bottom: 0; font-weight: 400; vertical-align: middle; }
-.matrix th.row { text-align: left; max-width: 22rem; overflow-wrap: anywhere; padding-right: .8rem; }
+.matrix th.row { text-align: left; white-space: nowrap; padding-right: .8rem; }
 .matrix .right { outline: 2px solid #222; outline-offset: -2px; }
 p.note { font-size: .8rem; color: #555; }
 a { color: #0b5394; }

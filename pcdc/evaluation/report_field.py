@@ -96,9 +96,9 @@ def _confusion(labels: Sequence[str], confusion: Sequence[Sequence[int]] | None)
         ),
         key=lambda found: (-found[0], found[1], found[2]),
     )
-    names = [*labels, "no valid answer"]
+    names = [*map(page.shortened, labels), "no valid answer"]
     rows: list[list[Cell]] = [
-        [labels[label], names[answer], count(n), share(n / sum(confusion[label]))]
+        [names[label], names[answer], count(n), share(n / sum(confusion[label]))]
         for n, label, answer in top[:TOP_CONFUSIONS]
     ]
     header = ["label", "answered", "texts", "of this label's texts"]
