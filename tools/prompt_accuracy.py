@@ -234,10 +234,7 @@ def main(part: str, count: int, names: list[str]) -> None:
     with open_model(DEFAULT) as model:
         for name in SETS:
             print(f"\n{name} {part}, {count} texts")
-            print(
-                f"{'trial':24} accuracy  macro-F1  log loss    ECE  fitted: acc  loss    mass  head",
-                flush=True,
-            )
+            print(f"{'trial':24}" + "".join(f"{column:>10}" for column in COLUMNS) + "  head", flush=True)
             for trial in names or TRIALS:
                 if trial in TWO_WAY and name != SETS[0]:
                     continue
