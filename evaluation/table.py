@@ -309,7 +309,7 @@ def markdown(table: Table) -> Iterator[str]:
             f"{test.difference:+.3f}{between}, McNemar p {test.p:.2g}, {test.holm:.2g} after Holm"
         )
     yield (
-        f"- chosen on the {table.sizes.fit} fitted texts: {table.chosen}. The head has {table.head_tokens[0]} "
+        f"- chosen on the {table.sizes.fit} fitted texts: {table.chosen}. The head: {table.head_tokens[0]} "
         f"tokens, {table.head_tokens[1]} with {table.examples} examples."
     )
     yield ""
