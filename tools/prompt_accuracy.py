@@ -49,7 +49,8 @@ sys.path.insert(0, str(ROOT))
 
 from fetch import folder, part_file  # noqa: E402
 
-COLUMNS = ("accuracy", "macro-F1", "log loss", "ECE", "mass", "fit: acc", "loss", "error")
+COLUMNS = ("accuracy", "macro-F1", "log loss", "ECE", "mass", "fit: acc", "fit: loss")
+PAIRED = ("loss to first", "fit to first")
 SETS = ("movie_sentiment", "reuters_r8")
 Change = Callable[[Schema], Schema]
 
@@ -234,34 +235,49 @@ def main(part: str, count: int, names: list[str]) -> None:
     with open_model(DEFAULT) as model:
         for name in SETS:
             print(f"\n{name} {part}, {count} texts")
-            print(f"{'trial':24}" + "".join(f"{column:>10}" for column in COLUMNS) + "  head", flush=True)
+            columns = [f"{column:>10}" for column in COLUMNS] + [f"{column:>16}" for column in PAIRED]
+            print(f"{'trial':24}{''.join(columns)}  head", flush=True)
+            first = None
             for trial in names or TRIALS:
                 if trial in TWO_WAY and name != SETS[0]:
                     continue
                 artifact = artifact_of(TRIALS[trial], name, files)
-                print(summary(trial, score(artifact, name, part, count, model)), flush=True)
+                scored = score(artifact, name, part, count, model)
+                first = first or scored
+                print(summary(trial, scored, first), flush=True)
 
 
-def summary(trial: str, scored: Scored) -> str:
-    """Figures as scored, and of the same scores with temperature and bias fitted on the other folds."""
-    raw, expected = log_softmax(scored.scores, axis=1), scored.expected
-    fitted = np.empty_like(raw)
-    fold = folds(np.arange(len(expected)), seed=0)
+def probabilities(scored: Scored) -> tuple[np.ndarray, np.ndarray]:
+    """Log probabilities as scored, and with temperature and bias fitted on the other folds."""
+    fitted = np.empty_like(scored.scores)
+    fold = folds(np.arange(len(fitted)), seed=0)
     for number in range(FOLDS):
         here = fold == number
-        fitted[here] = fit_bias(scored.scores[~here], expected[~here], 1.0, 1.0).log_prob(scored.scores[here])
-    correct = raw.argmax(axis=1) == expected
+        fit = fit_bias(scored.scores[~here], scored.expected[~here], 1.0, 1.0)
+        fitted[here] = fit.log_prob(scored.scores[here])
+    return log_softmax(scored.scores, axis=1), fitted
+
+
+def summary(trial: str, scored: Scored, first: Scored) -> str:
+    """Figures of one trial, and its log loss minus that of the first trial on the same texts."""
+    expected = scored.expected
+    raw, fitted = probabilities(scored)
+    answers, correct = raw.argmax(axis=1), raw.argmax(axis=1) == expected
+    losses = [log_losses(one, expected) for one in (raw, fitted)]
+    gains = [loss - log_losses(one, expected) for loss, one in zip(losses, probabilities(first), strict=True)]
     figures = [
-        accuracy(raw.argmax(axis=1), expected),
-        macro_f1(raw.argmax(axis=1), expected),
-        float(log_losses(raw, expected).mean()),
+        accuracy(answers, expected),
+        macro_f1(answers, expected),
+        losses[0].mean(),
         ece(reliability(np.exp(raw.max(axis=1)), correct)),
         float(np.median(scored.mass)),
         accuracy(fitted.argmax(axis=1), expected),
-        float(log_losses(fitted, expected).mean()),
-        float((log_losses(fitted, expected)).std() / np.sqrt(len(expected))),
+        losses[1].mean(),
     ]
-    return f"{trial:24}" + "".join(f"{figure:10.3f}" for figure in figures) + f"{scored.head:6}"
+    shown = "".join(f"{figure:10.3f}" for figure in figures)
+    error = 1.96 / np.sqrt(len(expected))
+    paired = "".join(f"{gain.mean():+9.3f} ±{gain.std() * error:.3f}" for gain in gains)
+    return f"{trial:24}{shown}{paired}{scored.head:6}"
 
 
 if __name__ == "__main__":
