@@ -51,6 +51,7 @@ TITLES = {
     "newsgroups_20": "20 Newsgroups, 20 answers",
 }
 EXAMPLES = "examples"
+EXAMPLE_WORDS = 40
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,11 @@ def artifacts(name: str, bench: Bench, texts: Texts) -> tuple[Artifact, Artifact
     plain = compiled(schema, bench.target)
     labels = len(plain.fields[0].candidates)
     count = labels * math.ceil(bench.sizes.examples / labels)
-    shown = choose(texts.examples, plain, count, SEED)
+    brief = [
+        dataclasses.replace(row, context=" ".join(row.context.split()[:EXAMPLE_WORDS]))
+        for row in texts.examples
+    ]
+    shown = choose(brief, plain, count, SEED)
     return plain, compiled(dataclasses.replace(schema, examples=shown), bench.target)
 
 
