@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -30,6 +29,8 @@ TEMPERATURES = (1e-3, 1e3)
 """The lowest and the highest temperature that a file may hold."""
 MAX_BIAS = 1e3
 """The largest bias that a file may hold, in nats, either way."""
+MAX_LOG_LOSS = 1e6
+"""The largest log loss that a file may hold, in nats."""
 _WITH_BIAS = ("bias", "prior")
 _MAX_COUNT = 2**53
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -205,7 +206,7 @@ def loads(data: bytes, subject: str = "calibration") -> Calibration:
         return _from_content(content)
     except _Refused as error:
         raise _damaged(subject, str(error)) from error
-    except (ValueError, RecursionError) as error:
+    except (ValueError, ArithmeticError, RecursionError) as error:
         raise _damaged(subject, "is not strict JSON in UTF-8") from error
 
 
@@ -308,7 +309,7 @@ def _figures(value: object) -> Figures | None:
     return Figures(
         rows=_count(content["rows"]),
         accuracy=_number(content["accuracy"], 0, 1),
-        log_loss=_number(content["log_loss"], 0, math.inf),
+        log_loss=_number(content["log_loss"], 0, MAX_LOG_LOSS),
         brier=_number(content["brier"], 0, 2),
         ece=_number(content["ece"], 0, 1),
     )
@@ -352,5 +353,5 @@ def _number(value: object, lowest: float, highest: float) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise _Refused("has something else where a number belongs")
     # A whole number can be larger than any float: it is compared before it becomes one.
-    _check(lowest <= value <= highest and value != math.inf, "has a number out of range")
+    _check(lowest <= value <= highest, "has a number out of range")
     return float(value)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from lint_states import built, good
+from lint_states import good
 from typer.testing import CliRunner
 
 from pcdc.cli import app
@@ -319,9 +319,14 @@ def test_what_was_built_and_evaluated_and_is_fresh_is_clean(run, tmp_path):
     assert "0 errors, 0 warnings" in run({"a.json": CLEAN}, "--strict").stdout
 
 
-def test_a_damaged_calibration_is_told_as_itself(run, tmp_path):
+@pytest.mark.parametrize("wrong", ["cut", "huge"])
+def test_a_damaged_calibration_is_told_as_itself_and_hides_no_other_file(run, tmp_path, wrong):
     run({"a.json": CLEAN})
-    artifact = built(tmp_path / "a.json", tmp_path / "build")
-    artifact.with_name(f"{artifact.name}.calibration.json").write_text("{", encoding="utf-8")
-    done = run({"a.json": CLEAN})
+    good(tmp_path / "a.json", tmp_path / "build")
+    path = next((tmp_path / "build").glob("*.calibration.json"))
+    body = json.loads(path.read_bytes())
+    body["fields"][0]["before"] = {"rows": 1, "accuracy": 1, "log_loss": 10**400, "brier": 0, "ece": 0}
+    path.write_text("{" if wrong == "cut" else json.dumps(body), encoding="utf-8")
+    done = run({"a.json": CLEAN, "b.json": "{"})
+    assert "b.json:1" in done.stdout
     assert (done.exit_code, "PCDC604" in done.stdout, "PCDC531" in done.stdout) == (2, True, False)

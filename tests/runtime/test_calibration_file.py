@@ -97,15 +97,17 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=5,
 )
-PLACES = [
-    (),
-    ("format",),
-    *((key,) for key in ("schema", "artifact", "weights", "scoring", "data", "seed", "fields")),
-    *(("fields", 0, key) for key in ("name", "digest", "method", "temperature", "bias", "rows", "before")),
-    ("fields", 0, "bias", 1),
-    ("fields", 0, "threshold", "minimum"),
-    ("fields", 0, "after", "log_loss"),
-]
+
+
+def places(value, here=()):
+    """The path to every value inside a JSON value, and to the value itself."""
+    yield here
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, part in inner:
+        yield from places(part, (*here, key))
+
+
+PLACES = list(places(json.loads(dumps(WHOLE))))
 
 
 @given(st.sampled_from(PLACES), JSON)
@@ -125,6 +127,17 @@ def test_any_value_in_any_place_is_refused_or_can_be_written_again(place, value)
     assert loads(dumps(found)) == found
 
 
+@pytest.mark.parametrize("place", [p for p in PLACES if p not in ((), ("checksum",))], ids=str)
+def test_a_number_larger_than_any_float_is_refused_in_every_place(place):
+    changed = content()
+    inner = changed
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = 10**400
+    with pytest.raises(CalibrationError):
+        loads(sealed(changed))
+
+
 REFUSED = {
     "not JSON": (lambda c: b"{", "strict JSON"),
     "not UTF-8": (lambda c: b"\xff" + dumps(WHOLE), "strict JSON"),
@@ -140,6 +153,10 @@ REFUSED = {
     "temperature -1": (lambda c: sealed(_field(c, temperature=-1.0)), "out of range"),
     "a huge temperature": (lambda c: sealed(_field(c, temperature=10**400)), "out of range"),
     "a true temperature": (lambda c: sealed(_field(c, temperature=True)), "a number belongs"),
+    "a huge log loss": (lambda c: sealed(_before(c, log_loss=10**400)), "out of range"),
+    "a log loss beyond any": (lambda c: sealed(_before(c, log_loss=2e6)), "out of range"),
+    "huge rows": (lambda c: sealed(_before(c, rows=10**400)), "out of range"),
+    "a huge Brier": (lambda c: sealed(_before(c, brier=10**400)), "out of range"),
     "a huge bias": (lambda c: sealed(_field(c, bias=[0, 1e4])), "out of range"),
     "one bias": (lambda c: sealed(_field(c, bias=[1])), "wrong number of biases"),
     "no bias": (lambda c: sealed(_field(c, bias=[])), "do not go with the method 'bias'"),
@@ -153,6 +170,10 @@ REFUSED = {
 
 def _field(changed, **values):
     return changed | {"fields": [changed["fields"][0] | values]}
+
+
+def _before(changed, **values):
+    return _field(changed, before=changed["fields"][0]["before"] | values)
 
 
 @pytest.mark.parametrize("wrong", REFUSED)
