@@ -93,3 +93,6 @@ class Engines(Mapping[str, "Engine"]):
             # Not the file's fault, a model that cannot be fetched now: look again next time.
             del self._files[path]
             logger.warning("%s", error)
+        except Exception as error:
+            # One file that breaks its reader must not keep the others from being found.
+            logger.warning("%s cannot be used", path, exc_info=error)

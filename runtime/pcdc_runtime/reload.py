@@ -59,10 +59,10 @@ class _File(Generic[T]):
         self._stamp: Stamp | None = None
         self._since = 0.0
         self._settled = False
-        self._seen: T | PcdcError | None = None
+        self._seen: T | Exception | None = None
 
     @property
-    def seen(self) -> T | PcdcError | None:
+    def seen(self) -> T | Exception | None:
         """What the content is, or why it is refused."""
         return self._seen
 
@@ -70,27 +70,28 @@ class _File(Generic[T]):
         """Whether there is something else than when last looked."""
         if self._settled and self._stamp == _stamp(self.path):
             return False
-        before = self.content
+        before, self._settled = self.content, False
         # The stamp is taken first: a write after it leaves another one, and the file is read again.
         stamp, now = _stamp(self.path), monotonic()
         if stamp != self._stamp:
             self._stamp, self._since = stamp, now
         try:
             data = self._read(self.path)
-        except PcdcError as error:
-            self._settled, self.content, self._seen = False, str(error), error
+        except Exception as error:
+            self.content, self._seen = repr(error), error
             return self.content != before
+        content = "" if data is None else hashlib.sha256(data).hexdigest()
+        if content != before:
+            self.content, self._seen = content, None if data is None else self._parsed(data)
         # Where no file is, there is no stamp that a second write could share.
         self._settled = now - self._since >= SETTLE_S if data is not None else stamp is None
-        self.content = "" if data is None else hashlib.sha256(data).hexdigest()
-        if self.content != before:
-            self._seen = None if data is None else self._parsed(data)
-        return self.content != before
+        return content != before
 
-    def _parsed(self, data: bytes) -> T | PcdcError:
+    def _parsed(self, data: bytes) -> T | Exception:
+        # Whatever a file does to its reader, the engine goes on with what it has.
         try:
             return self._parse(data)
-        except PcdcError as error:
+        except Exception as error:
             return error
 
 
@@ -110,28 +111,38 @@ class ArtifactFile:
         self._told = ""
 
     def read(self) -> Pair:
-        """What is there now. Raises ArtifactError, CalibrationError."""
-        self._settle()
+        """What is there now. Raises ArtifactError, also where it never rests, and CalibrationError."""
+        if not self._settle():
+            raise ArtifactError(
+                str(self.path),
+                "is being replaced all the time",
+                f"it and the calibration beside it were read {LOOKS} times and were others each time",
+                "load it when nothing writes there",
+            )
+        pair = self._pair()
         self._taken = self._contents()
-        return self._pair()
+        return pair
 
     def changed(self) -> Pair | None:
         """What is there, where either file holds other bytes than when last taken, else None.
 
-        Raises ArtifactError and CalibrationError, once for the same fault in a row.
+        Raises ArtifactError, CalibrationError and whatever else reading it raised, once for the same fault
+        in a row.
         """
         if not self._settle() or self._contents() == self._taken:
             return None
-        self._taken = self._contents()
         told, self._told = self._told, ""
         try:
-            return self._pair()
-        except PcdcError as error:
+            pair = self._pair()
+        except Exception as error:
             faulty = self._artifact if error is self._artifact.seen else self._calibration
-            self._told = f"{error}{None if faulty is None else faulty.content}"
+            self._told = f"{error!r}{None if faulty is None else faulty.content}"
+            self._taken = self._contents()
             if self._told == told:
                 return None
             raise
+        self._taken = self._contents()
+        return pair
 
     def _settle(self) -> bool:
         """Look until what was read of both files was there at one time; False where they never rest."""
@@ -157,10 +168,10 @@ class ArtifactFile:
         artifact = self._artifact.seen
         beside = None if self._calibration is None else self._calibration.seen
         for seen in (artifact, beside):
-            if isinstance(seen, PcdcError):
+            if isinstance(seen, Exception):
                 raise seen
         assert isinstance(artifact, Artifact)
-        assert not isinstance(beside, PcdcError)
+        assert not isinstance(beside, Exception)
         return Pair(artifact, beside)
 
     def _checked(self, data: bytes) -> Artifact:
@@ -221,4 +232,7 @@ class Source:
         except PcdcError as error:
             logger.warning("%s; the artifact %s stays in use", error, old[:12])
             return self.bound, (f"reload_refused: {error.subject}, {error.fact}",)
+        except Exception as error:
+            logger.warning("%s; the artifact %s stays in use", self._file.path, old[:12], exc_info=error)
+            return self.bound, (f"reload_refused: {self._file.path}, cannot be taken ({error!r:.200})",)
         return self.bound, ()

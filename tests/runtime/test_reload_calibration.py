@@ -1,5 +1,6 @@
 """An engine that follows an artifact and the calibration beside it: one pair at a time, read as it was."""
 
+import json
 import logging
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pcdc_runtime import reload
 from pcdc_runtime.artifact import dumps
 from pcdc_runtime.calibration import calibration_path
 from pcdc_runtime.engine import Engine, load
+from pcdc_runtime.errors import ArtifactError
 from pcdc_runtime.storage import write_atomic
 from versions import numbers, version
 
@@ -121,6 +123,73 @@ def test_a_damaged_calibration_keeps_the_pair_in_use_and_is_told_once(engine, pa
     assert numbers(result) == {2}
     assert applied(result) == ids(fitting(2))
     assert not refusals(result)
+
+
+@pytest.mark.parametrize("kind", [OverflowError, RecursionError, MemoryError, KeyError])
+@pytest.mark.parametrize("step", ["_artifact _read", "_artifact _parse", "_calibration _parse", "bind"])
+def test_whatever_taking_a_pair_raises_the_old_one_answers_and_it_is_told_once(
+    engine, path, monkeypatch, step, kind
+):
+    def fails(*_, **__):
+        raise kind("no luck")
+
+    before = engine.run("abc")
+    file, _, name = step.rpartition(" ")
+    with monkeypatch.context() as failing:
+        failing.setattr(getattr(engine._source._file, file) if file else reload, name, fails)
+        put(path, version(2), fitting(2))
+        results = [engine.run("abc") for _ in range(3)]
+    assert [len(refusals(result)) for result in results] == [1, 0, 0]
+    assert "no luck" in refusals(results[0])[0]
+    assert all(result.answers == before.answers for result in results)
+    put(path, version(3), fitting(3))
+    assert applied(engine.run("abc")) == ids(fitting(3))
+
+
+def test_a_number_larger_than_any_float_keeps_the_pair_in_use(engine, path):
+    before = engine.run("abc")
+    body = json.loads(calibration_path(path).read_bytes())
+    body["fields"][0]["before"] = {"rows": 1, "accuracy": 1, "log_loss": 10**400, "brier": 0, "ece": 0}
+    calibration_path(path).write_text(json.dumps(body))
+    results = [engine.run("abc") for _ in range(2)]
+    assert [len(refusals(result)) for result in results] == [1, 0]
+    assert all(result.answers == before.answers for result in results)
+    put(path, None, fitting(1, 9.0))
+    assert applied(engine.run("abc")) == ids(fitting(1, 9.0))
+
+
+def test_an_interrupted_look_forgets_nothing(engine, path, monkeypatch):
+    """What broke off is read again: no old content under a new name."""
+
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    file = engine._source._file
+    with monkeypatch.context() as breaking:
+        breaking.setattr(file._artifact, "_parse", interrupted)
+        put(path, version(2), fitting(2))
+        with pytest.raises(KeyboardInterrupt):
+            file.changed()
+    assert numbers(engine.run("abc")) == {2}
+
+
+def test_files_that_never_rest_are_not_loaded_at_first(path, shared, monkeypatch):
+    read, counted = artifact_file.read_bytes, []
+
+    def never_still(path):
+        data = read(path)
+        counted.append(path)
+        number = 2 + len(counted) % 2
+        put(path, version(number), fitting(number))
+        return data
+
+    with monkeypatch.context() as restless:
+        restless.setattr(artifact_file, "read_bytes", never_still)
+        for following in (False, True):
+            with pytest.raises(ArtifactError, match="replaced all the time"):
+                load(path, shared, reload=following)
+    with load(path, shared) as engine:
+        assert numbers(engine.run("abc")) <= {2, 3}
 
 
 def test_a_calibration_whose_biases_do_not_fit_keeps_the_pair_in_use(engine, path):

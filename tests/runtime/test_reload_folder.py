@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from fakes import TableModel, loaded, seeded
+from pcdc_runtime import artifact
 from pcdc_runtime.artifact import dumps
 from pcdc_runtime.engine import load
 from pcdc_runtime.errors import ArtifactError, EngineClosedError
@@ -174,3 +175,18 @@ def test_a_closed_folder_closes_its_engines_and_opens_no_more(folder, model):
 def test_a_folder_is_refused_without_reload(folder, model):
     with pytest.raises(ArtifactError, match="is a folder"):
         load(folder, model)
+
+
+def test_a_file_that_breaks_its_reader_hides_no_other_and_is_told_once(folder, model, log, monkeypatch):
+    read = artifact.loads
+
+    def breaks(data, subject):
+        if subject.endswith("mail.table.pcdc"):
+            raise OverflowError("no luck")
+        return read(data, subject)
+
+    monkeypatch.setattr(artifact, "loads", breaks)
+    with load(folder, model, reload=True) as engines:
+        assert set(engines) == {"risk"}
+        assert set(engines) == {"risk"}
+    assert [record.getMessage() for record in log.records] == [f"{folder / 'mail.table.pcdc'} cannot be used"]
