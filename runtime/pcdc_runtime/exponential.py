@@ -35,12 +35,13 @@ def swiglu(gate: mx.array, x: mx.array) -> mx.array:
     out = mx.negative(gate)
     mx.eval(out, gate, x)
     work = buffer(out)
-    # exp(-gate) is infinite below -88, and the quotient then 0 as it should be.
-    with np.errstate(over="ignore"):
+    # exp(-gate) is infinite below -88, and the quotient then 0 as it should be; infinite gates give what MLX
+    # gives, and like MLX no warning.
+    with np.errstate(over="ignore", invalid="ignore"):
         np.exp(work, out=work)
-    np.add(work, 1, out=work)
-    np.divide(buffer(gate), work, out=work)
-    np.multiply(work, buffer(x), out=work)
+        np.add(work, 1, out=work)
+        np.divide(buffer(gate), work, out=work)
+        np.multiply(work, buffer(x), out=work)
     return out
 
 

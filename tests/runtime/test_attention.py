@@ -65,6 +65,14 @@ def test_the_gate_is_the_same_to_rounding_and_changes_no_input():
     assert (np.array(x) == before[1]).all()
 
 
+@pytest.mark.filterwarnings("error")
+def test_gates_and_inputs_that_are_not_finite_give_what_mlx_gives_without_a_warning():
+    special = [np.inf, -np.inf, np.nan, 3e38, -3e38, 0.0, 1.0]
+    gate, x = (mx.array(part.ravel().astype(np.float32)) for part in np.meshgrid(special, special))
+    expected = np.array(nn.silu(gate) * x)
+    assert np.allclose(np.array(exponential.swiglu(gate, x)), expected, rtol=1e-5, equal_nan=True)
+
+
 def test_log_sum_exp_keeps_what_is_not_finite_in_its_row():
     rows = RNG.normal(size=(5, 2000)).astype(np.float32) * 10
     rows[1] = -np.inf
