@@ -87,7 +87,7 @@ class Kept:
         self._file.seek(self._places[key])
         try:
             record = json.loads(self._file.readline())
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
         return record if isinstance(record, dict) and record.get("key") == key else None
 

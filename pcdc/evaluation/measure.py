@@ -230,7 +230,7 @@ def _loaded(record: Mapping[str, Any] | None, load: Callable[[Mapping[str, Any]]
             fact, limit = map(str, record["too_long"])
             return TooLong(fact, limit)
         return load(record)
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, ArithmeticError):
         return None
 
 

@@ -190,7 +190,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
     path = folder / "config.json"
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelNotFoundError(
             str(path), f"is not a readable model config ({error})", help="download the model again"
         ) from error

@@ -195,7 +195,7 @@ def _parse_strictly(text: str) -> list[tuple[str, Any]] | None:
     try:
         text.encode()
         pairs = json.loads(text, object_pairs_hook=list, parse_constant=_refuse_constant)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return pairs if isinstance(pairs, list) else None
 
