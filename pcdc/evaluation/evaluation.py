@@ -199,9 +199,9 @@ def _field(
     precision: float,
     confidence: float,
 ) -> FieldEvaluation:
-    probability, correct = np.empty(0), np.empty(0, dtype=bool)
+    answered = np.empty(0), np.empty(0, dtype=bool), np.empty(0, dtype=np.int64)
     if main is not None and main.scored.confidence is not None:
-        probability, correct = main.scored.confidence, main.scored.correct
+        answered = main.scored.confidence, main.scored.correct, main.text
     return FieldEvaluation(
         name=table.name,
         type=table.type,
@@ -215,7 +215,7 @@ def _field(
             for rule, mass in table.legal_mass.items()
         },
         selection=selection,
-        threshold=fit_threshold(probability, correct, precision, confidence),
+        threshold=fit_threshold(*answered, precision, confidence),
     )
 
 

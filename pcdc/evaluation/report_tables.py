@@ -202,14 +202,15 @@ def thresholds(report: Report) -> Markup:
     claim = (
         f"With {100 * report['confidence']:g} % confidence, at least {100 * report['precision']:g} % of the "
         "answers at or above a field's threshold are right. Thresholds were tested from the strictest down, "
-        "each by an exact binomial bound on its precision, and the last one before the first failure is kept."
+        "each by an exact binomial bound on its precision, and the last one before the first failure is kept. "
+        "A text that the data repeats is one trial, right only if all its answers there are."
     )
     rows: list[list[Cell]] = []
     for field in report["fields"]:
         found = field["threshold"]
         last = next((one for one in reversed(found["tested"]) if one["passed"]), None)
         if found["minimum"] is not None and last:
-            seen = f"{last['rows'] - last['errors']} of {last['rows']} right"
+            seen = f"{last['texts'] - last['errors']} of {last['texts']} right{_copies(found)}"
             rows.append(
                 [
                     field["name"],
@@ -226,12 +227,18 @@ def thresholds(report: Report) -> Markup:
 
 
 def _no_threshold(found: Mapping[str, Any]) -> str:
-    if found["rows"] < found["needed"]:
-        return f"{found['rows']} texts, {found['needed']} without an error needed"
+    if found["texts"] < found["needed"]:
+        return f"{plural(found['texts'], 'text')}{_copies(found)}, {found['needed']} without an error needed"
     if not found["tested"]:
         return "no candidate holds enough texts"
     first = found["tested"][0]
-    return f"{first['errors']} of the surest {first['rows']} wrong"
+    return f"{first['errors']} of the surest {first['texts']} wrong{_copies(found)}"
+
+
+def _copies(found: Mapping[str, Any]) -> str:
+    """How many rows repeat another's text, where some do."""
+    copies = found["rows"] - found["texts"]
+    return f" ({'1 copy' if copies == 1 else f'{count(copies)} copies'} not counted)" if copies else ""
 
 
 def latency(report: Report) -> Markup:

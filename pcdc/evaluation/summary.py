@@ -113,23 +113,26 @@ def _thresholds(report: Mapping[str, Any], terminal: bool) -> str:
     for field in report["fields"]:
         found = field["threshold"]
         passed = found["minimum"] is not None
-        why = (
-            _NONE
-            if passed
-            else f"none passes ({found['rows']} texts, {found['needed']} without error needed)"
-        )
+        texts = _distinct(found["texts"], found["rows"])
+        why = f"none passes ({texts}, {found['needed']} without error needed)"
         rows.append(
             [
                 visible(field["name"]),
                 f"{found['minimum']:.4f}" if passed else why,
                 f"{found['share']:.0%}" if passed else _NONE,
+                texts if passed else _NONE,
             ]
         )
     title = (
         f"act on answers of {report['main']} from this probability on, for a precision of "
         f"{report['precision']:g} with confidence {report['confidence']:g}:\n"
     )
-    return title + table(["field", "threshold", "share of texts"], rows, terminal=terminal)
+    return title + table(["field", "threshold", "share acted on", "tested on"], rows, terminal=terminal)
+
+
+def _distinct(texts: int, rows: int) -> str:
+    """So many texts, and how many more rows repeat one of them."""
+    return f"{texts} texts" + (f" and {rows - texts} copies" if rows > texts else "")
 
 
 def _methods(report: Mapping[str, Any], terminal: bool) -> str:

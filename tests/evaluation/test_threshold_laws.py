@@ -7,13 +7,14 @@ import math
 import numpy as np
 import pytest
 
-from pcdc.evaluation.thresholds import (
-    SPARE_ERRORS,
-    candidates,
-    fit_threshold,
-    lower_bound,
-    rows_needed,
-)
+from pcdc.evaluation import thresholds
+from pcdc.evaluation.thresholds import SPARE_ERRORS, candidates, lower_bound, rows_needed, trials
+
+
+def fit_threshold(probability, correct, precision, confidence, text=None):
+    """Every row a text of its own, unless said otherwise."""
+    text = np.arange(len(probability)) if text is None else text
+    return thresholds.fit_threshold(probability, correct, text, precision, confidence)
 
 
 def at_least(right, rows, share):
@@ -69,7 +70,7 @@ def test_the_last_pass_before_the_first_failure_is_kept():
     found = fit_threshold(probability, correct, 0.9, 0.95)
     assert [test.passed for test in found.tested] == [True] * (len(found.tested) - 1) + [False]
     assert found.minimum == found.tested[-2].minimum
-    assert found.share == found.tested[-2].rows / 1000
+    assert found.share == found.tested[-2].texts / 1000
     assert lower_bound(int(correct.sum()), 1000, 0.95) >= 0.9
 
 
@@ -119,3 +120,50 @@ def test_false_passes_stay_within_the_stated_risk_where_precision_falls():
         grid = np.linspace(minimum, 1, 500) if minimum is not None else np.ones(1)
         false += float(np.minimum(1, grid + 0.05).mean()) < 0.8
     assert false / runs <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / runs)
+
+
+@pytest.mark.parametrize("copies", [1, 10])
+def test_false_passes_stay_within_the_stated_risk_however_often_a_text_is_repeated(copies):
+    """Precision is .9 everywhere and .91 is wanted; copies of a text are right or wrong together."""
+    rng = np.random.default_rng(4)
+    runs, kept = 400, 0
+    text = np.repeat(np.arange(100), copies)
+    for _ in range(runs):
+        probability, correct = rng.random(100)[text], (rng.random(100) < 0.9)[text]
+        kept += fit_threshold(probability, correct, 0.91, 0.95, text).minimum is not None
+    assert kept / runs <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / runs)
+
+
+@pytest.mark.parametrize("texts", [1, 2, 10, 58])
+def test_copies_make_no_text_more(texts):
+    text = np.repeat(np.arange(texts), 70)
+    found = fit_threshold(np.full(len(text), 0.9), np.ones(len(text), dtype=bool), 0.95, 0.95, text)
+    assert (found.minimum, found.texts, found.rows, found.needed) == (None, texts, 70 * texts, 59)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_equal_copies_change_nothing_but_the_count_of_rows(seed):
+    rng = np.random.default_rng(seed)
+    probability = rng.random(300)
+    correct = rng.random(300) < 0.5 + probability / 2
+    text = rng.permutation(np.repeat(np.arange(300), 3))
+    once = fit_threshold(probability, correct, 0.8, 0.95)
+    thrice = fit_threshold(probability[text], correct[text], 0.8, 0.95, text)
+    assert (thrice.tested, thrice.minimum, thrice.share) == (once.tested, once.minimum, once.share)
+    assert (thrice.texts, thrice.rows) == (300, 900)
+
+
+def test_a_text_is_right_where_all_its_answers_at_the_threshold_are():
+    probability = np.array([0.9, 0.6, 0.9, 0.3, 0.9, 0.9])
+    correct = np.array([True, True, True, False, True, False])
+    text = np.array([7, 7, 3, 3, 5, 5])
+    assert trials(probability, correct, text, 0.5) == (3, 2)
+    assert trials(probability, correct, text, 0.2) == (3, 1)
+    assert trials(probability, correct, text, 0.95) == (0, 0)
+
+
+def test_the_share_is_of_all_rows():
+    """Ninety texts of probability .9 and right, ten of .2 and wrong with nine copies each."""
+    text = np.concatenate([np.arange(90), np.repeat(np.arange(90, 100), 9)])
+    found = fit_threshold(np.where(text < 90, 0.9, 0.2), text < 90, 0.95, 0.95, text)
+    assert (found.minimum, found.share) == (0.9, 0.5)
