@@ -12,15 +12,18 @@ from pcdc_runtime import calibration as stored
 from pcdc_runtime.artifact import Artifact
 
 from . import bootstrap, metrics
-from .fit import Selection, select
+from .deployed import Check, Deployed, check
+from .fit import Fit, Selection, select
 from .judge import Comparison, Figures, Judged, compare, judge, judge_overall
-from .methods import CHOSEN, answers, names, pairs
+from .methods import APPLIED, CHOSEN, answers, names, pairs
 from .metrics import Spread
-from .split import Bools, held_in
+from .split import Bools, Ints, held_in
 from .tables import FieldTable, Measured
 from .thresholds import ThresholdFit, fit_threshold
 
 HELD_IN = 0.5
+MISTAKES = 20
+"""How many of a field's wrong answers are kept, the surest first."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +35,21 @@ class LegalMass:
 
 
 @dataclass(frozen=True)
+class Mistake:
+    """A wrong answer: which text, its label and the answer as choices, and the answer's probability."""
+
+    text: int
+    expected: int
+    answered: int
+    probability: float
+
+
+@dataclass(frozen=True)
 class FieldEvaluation:
     """One field: `held_in` labelled texts were fitted on, `held_out` judge; `methods` is empty without them.
 
-    `selection` is None where nothing was fitted. `threshold` is for the method `Evaluation.main`.
+    `selection` is None where nothing was fitted. `threshold` is for the method `Evaluation.main` and found
+    with a fit only; `check` is how the threshold in use does. `mistakes` are those of `Evaluation.main`.
     """
 
     name: str
@@ -47,7 +61,9 @@ class FieldEvaluation:
     methods: Mapping[str, Figures]
     legal_mass: Mapping[str, LegalMass]
     selection: Selection | None
-    threshold: ThresholdFit
+    threshold: ThresholdFit | None
+    check: Check | None
+    mistakes: tuple[Mistake, ...]
 
 
 @dataclass(frozen=True)
@@ -56,7 +72,7 @@ class Evaluation:
 
     Methods are named `majority`, `written` (the model's own JSON), a rule (its raw probabilities at the
     schema's temperature), or a rule and a calibration, as in `joint+bias`; `joint+chosen` is the calibration
-    that was selected. `main` is the method whose probabilities a deployment would use. `overall` pools the
+    that was selected, `joint+applied` the one beside the artifact. `main` is the method whose probabilities a deployment would use. `overall` pools the
     answers of all fields, for the methods that every field has.
     """
 
@@ -93,19 +109,31 @@ class Evaluation:
         return report
 
 
-def evaluate(measured: Measured, *, seed: int, fit: bool, precision: float, confidence: float) -> Evaluation:
+def evaluate(
+    measured: Measured,
+    *,
+    seed: int,
+    fit: bool,
+    precision: float,
+    confidence: float,
+    deployed: Deployed | None = None,
+) -> Evaluation:
     """Judge every method on what was measured; with `fit`, calibrations too, each text in one part only.
 
-    Without `fit` all texts judge and only the prior, which needs no labels, is tried. The majority's labels
-    are those of the held-in texts, or without `fit` those it is judged on.
+    Without `fit` all texts judge, and beside the calibration in use only the prior, which needs no labels, is
+    tried. The majority's labels are those of the held-in texts, or without `fit` those it is judged on.
     """
-    inside = held_in(measured.group, HELD_IN if fit else 0.0, seed)
+    labels = [(table.row, table.expected) for table in measured.tables]
+    inside = held_in(measured.group, HELD_IN if fit else 0.0, seed, labels)
     distinct, text = np.unique(measured.group, return_inverse=True)
     judging = np.zeros(len(distinct), dtype=bool)
     judging[text[~inside]] = True
     column = (np.cumsum(judging) - 1)[text]
     weights = bootstrap.draw(int(judging.sum()), seed)
-    main = f"{measured.scoring}+{CHOSEN}" if fit else measured.scoring
+    in_use = {} if fit or deployed is None else deployed.fields
+    main = measured.scoring
+    if fit or in_use:
+        main += f"+{CHOSEN if fit else APPLIED}"
     fields: list[FieldEvaluation] = []
     judged: dict[str, dict[str, Judged]] = {}
     for table in measured.tables:
@@ -113,16 +141,40 @@ def evaluate(measured: Measured, *, seed: int, fit: bool, precision: float, conf
         selection = _select(measured, table, held, seed) if fit else None
         rows, expected = column[table.row[~held]], table.expected[~held]
         positive = table.labels.index("true") if table.type == "boolean" else None
+        found = in_use.get(table.name)
+        applied = None
+        if in_use:
+            # What the calibration does not hold for is answered as it is.
+            applied = found.fit if found else Fit("nothing", table.temperature)
         methods = {
             name: judge(
                 answered, expected, rows, weights, choices=len(table.labels), positive=positive, seed=seed
             )
-            for name, answered in answers(measured.scoring, table, held, selection).items()
+            for name, answered in answers(measured.scoring, table, held, selection, applied).items()
             if len(rows)
         }
         if methods:
             judged[table.name] = methods
-        fields.append(_field(table, held, methods, methods.get(main), selection, precision, confidence))
+        one = methods.get(main)
+        fields.append(
+            FieldEvaluation(
+                name=table.name,
+                type=table.type,
+                labels=table.labels,
+                tokens=table.tokens,
+                held_in=int(held.sum()),
+                held_out=int((~held).sum()),
+                methods={name: method.figures for name, method in methods.items()},
+                legal_mass={
+                    rule: LegalMass(metrics.spread(mass), metrics.histogram(mass))
+                    for rule, mass in table.legal_mass.items()
+                },
+                selection=selection,
+                threshold=_threshold(one, precision, confidence) if fit else None,
+                check=_check(one, found.minimum if found else None, confidence),
+                mistakes=_mistakes(one, table.row[~held], expected),
+            )
+        )
     shared = [name for name in names(judged) if all(name in methods for methods in judged.values())]
     overall = {
         name: judge_overall([methods[name] for methods in judged.values()], weights, seed) for name in shared
@@ -190,32 +242,29 @@ def _select(measured: Measured, table: FieldTable, held: Bools, seed: int) -> Se
     )
 
 
-def _field(
-    table: FieldTable,
-    held: Bools,
-    methods: Mapping[str, Judged],
-    main: Judged | None,
-    selection: Selection | None,
-    precision: float,
-    confidence: float,
-) -> FieldEvaluation:
-    answered = np.empty(0), np.empty(0, dtype=bool), np.empty(0, dtype=np.int64)
-    if main is not None and main.scored.confidence is not None:
-        answered = main.scored.confidence, main.scored.correct, main.text
-    return FieldEvaluation(
-        name=table.name,
-        type=table.type,
-        labels=table.labels,
-        tokens=table.tokens,
-        held_in=int(held.sum()),
-        held_out=int((~held).sum()),
-        methods={name: method.figures for name, method in methods.items()},
-        legal_mass={
-            rule: LegalMass(metrics.spread(mass), metrics.histogram(mass))
-            for rule, mass in table.legal_mass.items()
-        },
-        selection=selection,
-        threshold=fit_threshold(*answered, precision, confidence),
+def _threshold(main: Judged | None, precision: float, confidence: float) -> ThresholdFit:
+    if main is None or main.scored.confidence is None:
+        return fit_threshold(
+            np.empty(0), np.empty(0, dtype=bool), np.empty(0, dtype=np.int64), precision, confidence
+        )
+    return fit_threshold(main.scored.confidence, main.scored.correct, main.text, precision, confidence)
+
+
+def _check(main: Judged | None, minimum: float | None, confidence: float) -> Check | None:
+    if main is None or main.scored.confidence is None or minimum is None:
+        return None
+    return check(minimum, main.scored.confidence, main.scored.correct, main.text, confidence)
+
+
+def _mistakes(main: Judged | None, texts: Ints, expected: Ints) -> tuple[Mistake, ...]:
+    """The surest wrong answers, of equally sure ones the first in the data first."""
+    if main is None or main.scored.confidence is None:
+        return ()
+    sure, wrong = main.scored.confidence, np.flatnonzero(~main.scored.correct)
+    surest = wrong[np.argsort(-sure[wrong], kind="stable")][:MISTAKES]
+    return tuple(
+        Mistake(int(texts[n]), int(expected[n]), int(main.answers.predicted[n]), float(sure[n]))
+        for n in surest
     )
 
 
@@ -237,8 +286,8 @@ def _stored_figures(figures: Figures | None) -> stored.Figures | None:
     return stored.Figures(figures.rows, figures.accuracy, figures.log_loss, figures.brier, figures.ece)
 
 
-def _stored_threshold(found: ThresholdFit) -> stored.Threshold | None:
-    if found.minimum is None or found.share is None:
+def _stored_threshold(found: ThresholdFit | None) -> stored.Threshold | None:
+    if found is None or found.minimum is None or found.share is None:
         return None
     return stored.Threshold(found.minimum, found.precision, found.confidence, found.share, found.rows)
 

@@ -12,11 +12,17 @@ from .metrics import Answers
 from .split import Bools
 from .tables import FieldTable
 
-MAJORITY, WRITTEN, CHOSEN = "majority", "written", "chosen"
+MAJORITY, WRITTEN, CHOSEN, APPLIED = "majority", "written", "chosen", "applied"
 
 
-def answers(scoring: str, table: FieldTable, held: Bools, selection: Selection | None) -> dict[str, Answers]:
-    """What each method answers to the rows that are not held in."""
+def answers(
+    scoring: str,
+    table: FieldTable,
+    held: Bools,
+    selection: Selection | None,
+    applied: Fit | None = None,
+) -> dict[str, Answers]:
+    """What each method answers to the rows that are not held in; `applied` is the calibration in use."""
     counted = table.expected[held] if held.any() else table.expected
     counts = np.bincount(counted, minlength=len(table.labels)) + 1.0
     majority = np.tile(np.log(counts / counts.sum()), (int((~held).sum()), 1))
@@ -31,6 +37,8 @@ def answers(scoring: str, table: FieldTable, held: Bools, selection: Selection |
         fits[CHOSEN] = selection.fit
     elif scoring in table.prior:
         fits["prior"] = prior_bias(table.prior[scoring], table.temperature)
+    if applied is not None:
+        fits[APPLIED] = applied
     scores = table.log_scores[scoring][~held]
     return found | {f"{scoring}+{name}": Answers.of(fit.log_prob(scores)) for name, fit in fits.items()}
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Protocol, TypeAlias
 
 from .artifact import Artifact
 from .calibration import Calibration, FieldCalibration, field_digest
@@ -14,10 +14,16 @@ from .errors import CalibrationError
 from .result import AppliedCalibration
 from .rules import RULES
 
-if TYPE_CHECKING:
-    from .loaded import LoadedModel
-
 logger = logging.getLogger("pcdc_runtime")
+
+
+class Weights(Protocol):
+    """What of a model decides whether a calibration holds for it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def weights_digest(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -40,7 +46,7 @@ class Calibrated:
     the weights cannot be read.
     """
 
-    def __init__(self, artifact: Artifact, model: LoadedModel, calibration: Calibration | None) -> None:
+    def __init__(self, artifact: Artifact, model: Weights, calibration: Calibration | None) -> None:
         self.calibration = calibration
         self._bound = {} if calibration is None else _bound(artifact, model, calibration)
         self.under = lru_cache(len(RULES))(self._under)
@@ -61,7 +67,7 @@ class Calibrated:
         return found
 
 
-def _bound(artifact: Artifact, model: LoadedModel, calibration: Calibration) -> dict[str, Correction | str]:
+def _bound(artifact: Artifact, model: Weights, calibration: Calibration) -> dict[str, Correction | str]:
     indices = {field.name: index for index, field in enumerate(artifact.fields)}
     whole = _mismatch(artifact, model, calibration)
     bound: dict[str, Correction | str] = {}
@@ -77,7 +83,7 @@ def _bound(artifact: Artifact, model: LoadedModel, calibration: Calibration) -> 
     return bound
 
 
-def _mismatch(artifact: Artifact, model: LoadedModel, calibration: Calibration) -> str:
+def _mismatch(artifact: Artifact, model: Weights, calibration: Calibration) -> str:
     """Why a calibration holds for no field at all, or nothing."""
     if calibration.prompt_version != artifact.prompt_version:
         return (

@@ -73,9 +73,36 @@ def test_without_a_fit_all_labelled_rows_judge(raw, run):
         assert set(field.methods) == {"majority", "written", "joint", "identify", "trie", "joint+prior"}
 
 
-def test_held_out_labels_change_no_fit(run, fitted):
-    """The held-out part only judges."""
-    inside = split.held_in(run.group, HELD_IN, 1)
+def halves(run, seed=1):
+    """The split that `evaluate` makes."""
+    return split.held_in(run.group, HELD_IN, seed, [(table.row, table.expected) for table in run.tables])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_rare_choice_is_in_both_parts_and_equal_texts_still_never_part(seed):
+    rng = np.random.default_rng(seed)
+    group, texts = rng.integers(0, 150, 200), np.arange(200)
+    topic = rng.choice(6, 150, p=[0.02, 0.02, 0.02, 0.04, 0.2, 0.7])[group]
+    urgent = (rng.random(150) < 0.05)[group].astype(int)
+    inside = split.held_in(group, HELD_IN, seed, [(texts, topic), (texts[:120], urgent[:120])])
+    assert set(group[inside]).isdisjoint(group[~inside])
+    assert len(set(group[inside])) == round(len(set(group)) / 2)
+    for choices, count in ((topic, 200), (urgent[:120], 120)):
+        for choice in range(6):
+            one = choices == choice
+            parts = [len(set(group[:count][one & part[:count]])) for part in (inside, ~inside)]
+            assert abs(parts[0] - parts[1]) <= 2 + 0.1 * sum(parts)
+            assert sum(parts) < 2 or min(parts)
+
+
+def test_labels_decide_no_split_without_a_share():
+    assert not split.held_in(np.arange(9), 0.0, 0, [(np.arange(9), np.zeros(9, dtype=int))]).any()
+
+
+def test_held_out_labels_change_no_fit(run, fitted, monkeypatch):
+    """The held-out part only judges; which texts it holds is decided by all labels."""
+    inside = halves(run)
+    monkeypatch.setattr("pcdc.evaluation.evaluation.held_in", lambda *_: inside)
     tables = tuple(
         replace(table, expected=np.where(inside[table.row], table.expected, 0)) for table in run.tables
     )
@@ -138,8 +165,10 @@ def test_thresholds_are_of_the_deployed_probabilities(fitted):
     assert 0 < urgent.threshold.share <= 1
 
 
-def test_a_field_without_held_out_rows_has_no_figures(run):
-    inside = np.flatnonzero(split.held_in(run.group, HELD_IN, 1))[:3]
+def test_a_field_without_held_out_rows_has_no_figures(run, monkeypatch):
+    whole = halves(run)
+    inside = np.flatnonzero(whole)[:3]
+    monkeypatch.setattr("pcdc.evaluation.evaluation.held_in", lambda *_: whole)
     table = replace(
         run.tables[1],
         row=inside,
