@@ -246,6 +246,7 @@ def result_of(*answers: FieldResult) -> Result:
     """A result that holds these answers; the rest of it is made up."""
     return Result(
         answers=answers,
+        schema_fields=tuple(answer.name for answer in answers),
         scoring="joint",
         temperature=1.0,
         model="table",

@@ -24,6 +24,7 @@ from .errors import (
     PcdcError,
     ScoreError,
     TemperatureError,
+    ThresholdError,
     UnknownFieldError,
     UnknownScoringError,
 )
@@ -57,6 +58,7 @@ __all__ = [
     "Route",
     "ScoreError",
     "TemperatureError",
+    "ThresholdError",
     "UnknownFieldError",
     "UnknownScoringError",
     "calibration_path",

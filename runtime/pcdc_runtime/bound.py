@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from .artifact import Artifact
 from .calibration import Calibration
 from .correction import Calibrated
-from .errors import ContextTooLongError, LogitsWidthError, UnknownFieldError
+from .errors import ContextTooLongError, LogitsWidthError, UnknownFieldError, did_you_mean
 from .plan import Plan, make_shared_plans
 from .tokenizer import check_tokenizer
 
@@ -46,7 +45,7 @@ class Bound:
                 if unknown
                 else "was asked for no field at all",
                 f"its fields: {', '.join(names)}",
-                _nearest(unknown, names),
+                did_you_mean(map(str, unknown), names),
             )
         return tuple(names.index(name) for name in wanted)
 
@@ -96,10 +95,3 @@ def _plans(
     artifact: Artifact, budget: int, rules: tuple[str, ...], fields: frozenset[int], legal_mass: bool
 ) -> tuple[tuple[Plan, ...], ...]:
     return make_shared_plans(artifact, rules, fields, legal_mass, budget)
-
-
-def _nearest(unknown: Sequence[str], names: Sequence[str]) -> str:
-    by_spelling = {name.casefold(): name for name in names}
-    close = [get_close_matches(str(name).strip().casefold(), by_spelling, n=1) for name in unknown]
-    near = dict.fromkeys(by_spelling[spelling] for found in close for spelling in found)
-    return f"did you mean {' and '.join(map(repr, near))}?" if near else ""

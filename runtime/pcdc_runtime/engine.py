@@ -315,6 +315,7 @@ class Engine:
             warnings.append("window_unknown")
         return Result(
             answers=answers,
+            schema_fields=tuple(field.name for field in artifact.fields),
             scoring=rule,
             temperature=temperature,
             model=self.model.name,

@@ -6,6 +6,8 @@ one thing wherever it is printed. Codes 4xx concern models, 6xx artifacts, 7xx r
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import ClassVar
 
 
@@ -149,3 +151,18 @@ class EngineClosedError(PcdcError):
 
     code = "PCDC707"
     title = "engine closed or used after fork"
+
+
+class ThresholdError(PcdcError, ValueError):
+    """A threshold must be a number from 0 to 1."""
+
+    code = "PCDC708"
+    title = "threshold out of range"
+
+
+def did_you_mean(given: Iterable[str], known: Iterable[str]) -> str:
+    """The help that names the known names nearest to those given, "" where none is near."""
+    by_spelling = {name.casefold(): name for name in known}
+    close = [get_close_matches(name.strip().casefold(), by_spelling, n=1) for name in given]
+    near = dict.fromkeys(by_spelling[spelling] for found in close for spelling in found)
+    return f"did you mean {' and '.join(map(repr, near))}?" if near else ""

@@ -6,10 +6,12 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any
 
 from .artifact import Value, shortened
 from .calibration import CalibratedThreshold
+from .errors import ThresholdError, UnknownFieldError, did_you_mean
 
 MODE = "parallel_constrained_calibrated"
 
@@ -83,11 +85,13 @@ class Result:
     `forward_passes` counts the model's forwards, `sequential_forward_passes` the steps that wait for one
     another: the prefill once however chunked, and each tree pass. `head_cached` is how many leading prompt
     tokens had their KV already, `context_tokens` what the request's text and its closing fence took.
+    `schema_fields` names all fields of the artifact, also those that were not asked for.
     Times are in milliseconds on the owner thread, without the wait for it. `temperature` is that of the
     fields that no calibration was applied to.
     """
 
     answers: tuple[FieldResult, ...]
+    schema_fields: tuple[str, ...]
     scoring: str
     temperature: float
     model: str
@@ -123,16 +127,42 @@ class Result:
     def route(self, thresholds: Mapping[str, float | CalibratedThreshold] | None = None) -> Route:
         """Split the answers: those with at least their threshold's probability, and those for review.
 
-        None stands for the thresholds of the calibrations that were applied. A threshold of another
-        calibration, as `read_thresholds` gives, decides nothing. Ties, near ties and legal mass do not
-        count.
+        Each field has the threshold of the calibration that was applied to it, unless `thresholds` names
+        the field: then that one in its place. A field without a threshold goes to review, and so does one
+        whose threshold is of another calibration, as `read_thresholds` may give. Fields that were not asked
+        for may be named. Ties, near ties and legal mass do not count.
+
+        Raises UnknownFieldError for a name that is no field of the schema, and ThresholdError for a threshold
+        that is no number from 0 to 1.
         """
+        given = {} if thresholds is None else thresholds
+        self._check(given)
         review: dict[str, str] = {}
         for answer in self.answers:
-            reason = _to_review(answer, _own(answer) if thresholds is None else thresholds.get(answer.name))
+            reason = _to_review(answer, given[answer.name] if answer.name in given else _own(answer))
             if reason:
                 review[answer.name] = reason
         return Route({a.name: a for a in self.answers if a.name not in review}, review)
+
+    def _check(self, thresholds: Mapping[str, float | CalibratedThreshold]) -> None:
+        if not isinstance(thresholds, Mapping):
+            fact, limit = f"are {thresholds!r:.40}", "they are a mapping from field names to numbers"
+            raise ThresholdError("thresholds", fact, limit, 'such as `{"urgent": 0.9}`')
+        # A file of thresholds may be older than the schema; a number is written for a field that there is.
+        own = {n: v for n, v in thresholds.items() if not isinstance(v, CalibratedThreshold)}
+        unknown = [name for name in own if name not in self.schema_fields]
+        if unknown:
+            raise UnknownFieldError(
+                "thresholds",
+                f"name what is no field: {', '.join(f'{name!r:.80}' for name in unknown)}",
+                f"the fields: {', '.join(self.schema_fields)}",
+                did_you_mean(map(str, unknown), self.schema_fields),
+            )
+        for name, value in own.items():
+            # NaN compares false.
+            if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value <= 1:
+                fact, limit = f"is {value!r:.40}", "it must be a number from 0 to 1"
+                raise ThresholdError(f"threshold of {name!r}", fact, limit)
 
     def to_dict(self) -> dict[str, Any]:
         """The published response shape, then what pcdc adds; a new dictionary at each call.

@@ -11,7 +11,7 @@ from fitted import THRESHOLD, calibration, fitted
 from pcdc_runtime.artifact import dumps
 from pcdc_runtime.calibration import CalibratedThreshold, calibration_path, read_thresholds, write
 from pcdc_runtime.engine import Engine, load
-from pcdc_runtime.errors import CalibrationError
+from pcdc_runtime.errors import CalibrationError, ThresholdError, UnknownFieldError
 from pcdc_runtime.result import AppliedCalibration
 from pcdc_runtime.rules import RULES
 from pcdc_runtime.storage import write_atomic
@@ -282,10 +282,47 @@ def test_answers_are_routed_by_the_thresholds_of_their_own_calibration():
 
 def test_answers_are_routed_by_thresholds_that_are_given():
     result = result_of(one("a", 0.9), one("b", 0.5), one("c", 0.7))
-    route = result.route({"a": 0.9, "b": 0.75, "other": 0.1})
+    route = result.route({"a": 0.9, "b": 0.75})
     assert list(route.apply) == ["a"]
     assert route.review == {"b": "probability 0.5000 below 0.75", "c": "no threshold"}
-    assert set(result.route({"a": math.nan}).review) == {"a", "b", "c"}
+    assert list(result.route({"a": 1, "b": 0, "c": np.float32(0.5)}).apply) == ["b", "c"]
+
+
+def test_own_thresholds_replace_fitted_ones_of_the_fields_they_name_only():
+    fitted_one = AppliedCalibration("bias", "1" * 16, 0.9)
+    result = result_of(one("a", 0.8, fitted_one), one("b", 0.8, fitted_one), one("c", 0.95, fitted_one))
+    route = result.route({"a": 0.7})
+    assert list(route.apply) == ["a", "c"]
+    assert route.review == {"b": "probability 0.8000 below 0.9"}
+    assert result.route({}) == result.route()
+
+
+def test_a_threshold_for_a_field_that_the_schema_does_not_have_is_refused():
+    with pytest.raises(UnknownFieldError) as refused:
+        result_of(one("team", 0.9), one("urgent", 0.9)).route({"urgent": 0.5, "Teem": 0.5})
+    assert refused.value.code == "PCDC705"
+    assert (refused.value.fact, refused.value.help) == (
+        "name what is no field: 'Teem'",
+        "did you mean 'team'?",
+    )
+
+
+def test_a_threshold_for_a_field_that_was_not_asked_for_is_not_refused():
+    result = replace(ask(None), answers=ask(None).answers[:1])
+    others = dict.fromkeys(FIELDS, 0.0)
+    assert list(result.route(others).apply) == [result.answers[0].name]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -0.01, 1.01, True, np.True_, None, "0.9"])
+def test_a_threshold_that_is_no_probability_is_refused(value):
+    with pytest.raises(ThresholdError, match="threshold of 'team'"):
+        ask(None).route({"team": value})
+
+
+def test_one_number_for_all_fields_is_refused_with_the_form_to_write():
+    with pytest.raises(ThresholdError) as refused:
+        ask(None).route(0.9)
+    assert refused.value.help == 'such as `{"urgent": 0.9}`'
 
 
 def test_thresholds_of_another_calibration_send_to_review(tmp_path):
@@ -301,7 +338,8 @@ def test_thresholds_of_another_calibration_send_to_review(tmp_path):
     result = ask(fitting)
     assert min(answer.prob for answer in result.answers) > THRESHOLD.minimum
     route = result.route(thresholds)
-    assert list(route.apply) == ["level"]
-    assert route.review == {"team": "threshold of another calibration", "open": "no threshold"}
+    assert list(route.apply) == ["level", "open"]
+    assert route.review == {"team": "threshold of another calibration"}
+    assert list(result.route(thresholds | {"gone": replace(thresholds["team"])}).apply) == ["level", "open"]
     assert ask(None).route(thresholds).apply == {}
     assert list(result.route().apply) == list(FIELDS)
