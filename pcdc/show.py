@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MAX_SHOWN = 12
 DEFAULT_THRESHOLD = 0.75
-"""Below which probability an answer is marked where its field has no threshold of its own."""
+"""Below which probability an answer of an uncalibrated run is marked."""
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, terminal: bool) -> str:
@@ -43,8 +43,11 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, terminal: boo
 def result_table(result: Result, threshold: float | None, *, terminal: bool) -> str:
     """Every answer with its probability, then one line about the run.
 
-    Answers below the threshold are marked; None stands for each field's own, or DEFAULT_THRESHOLD.
+    Answers below the threshold are marked. None stands for each field's own, and what has none is marked too,
+    as `Result.route` decides; in a run without any calibration it stands for DEFAULT_THRESHOLD.
     """
+    if threshold is None and not any(f.calibration or f.calibration_dropped for f in result.answers):
+        threshold = DEFAULT_THRESHOLD
     rows = [
         [
             name,
@@ -52,7 +55,7 @@ def result_table(result: Result, threshold: float | None, *, terminal: bool) -> 
             f"{field.prob:.4f}",
             "-" if field.legal_mass is None else f"{field.legal_mass:.4f}",
             f"{field.margin:.2f}",
-            _note(field, _own_threshold(field) if threshold is None else threshold),
+            _note(field, threshold),
         ]
         for name, field in result.fields.items()
     ]
@@ -69,13 +72,14 @@ def result_table(result: Result, threshold: float | None, *, terminal: bool) -> 
     return table(header, rows, terminal=terminal) + run
 
 
-def _own_threshold(field: FieldResult) -> float:
-    own = None if field.calibration is None else field.calibration.threshold
-    return DEFAULT_THRESHOLD if own is None else own
-
-
-def _note(field: FieldResult, threshold: float) -> str:
-    notes = [f"below {threshold:g}"] if field.prob < threshold else []
+def _note(field: FieldResult, threshold: float | None) -> str:
+    notes = []
+    if threshold is None and field.calibration:
+        threshold = field.calibration.threshold
+    if threshold is None:
+        notes.append("calibration dropped" if field.calibration_dropped else "no threshold")
+    elif field.prob < threshold:
+        notes.append(f"below {threshold:g}")
     if field.tie or field.near_tie:
         notes.append("tie" if field.tie else "near tie")
     return ", ".join(notes)

@@ -5,10 +5,14 @@ import shutil
 from dataclasses import replace
 
 import pytest
+from fakes import result_of
 from fitted import THRESHOLD, calibration, fitted
 from pcdc_runtime.artifact import read
 from pcdc_runtime.calibration import calibration_path, write
+from pcdc_runtime.result import AppliedCalibration, FieldResult
 from pcdc_runtime.weights import weights_digest
+
+from pcdc.show import result_table
 
 
 @pytest.fixture
@@ -69,6 +73,38 @@ def test_a_field_is_marked_by_its_own_threshold_unless_one_is_given(pcdc, own, t
     assert notes(given)["department"].startswith("below 0.99")
     calibration_path(own).unlink()
     assert "below 0.75" in ask(pcdc, own, tiny, "--temperature", "50").stdout
+
+
+def test_the_table_marks_exactly_what_goes_to_review():
+    answer = FieldResult(
+        "", "ops", 0.8, None, False, 2.0, False, False, (("ops", 0.8), ("law", 0.2)), (0, -1)
+    )
+    given = {
+        "sure": {"calibration": AppliedCalibration("bias", "1" * 16, 0.8)},
+        "unsure": {"calibration": AppliedCalibration("bias", "1" * 16, 0.93)},
+        "untested": {"calibration": AppliedCalibration("bias", "1" * 16)},
+        "changed": {"calibration_dropped": "it changed"},
+        "raw": {},
+    }
+    result = result_of(*(replace(answer, name=name, **more) for name, more in given.items()))
+    lines = result_table(result, None, terminal=False).splitlines()[1:-1]
+    shown = {line.split()[0]: line.partition("2.00")[2].strip() for line in lines}
+    assert shown == {
+        "sure": "",
+        "unsure": "below 0.93",
+        "untested": "no threshold",
+        "changed": "calibration dropped",
+        "raw": "no threshold",
+    }
+    assert {name for name, note in shown.items() if note} == result.route().review.keys()
+
+
+def test_only_a_run_without_calibration_has_the_common_threshold():
+    low = FieldResult("a", "ops", 0.7, None, False, 2.0, False, False, (("ops", 0.7), ("law", 0.3)), (0, -1))
+    assert "below 0.75" in result_table(result_of(low), None, terminal=False)
+    applied = replace(low, name="b", calibration=AppliedCalibration("bias", "1" * 16, 0.5))
+    assert "below" not in result_table(result_of(low, applied), None, terminal=False)
+    assert "below" not in result_table(result_of(replace(low, calibration_dropped="x")), None, terminal=False)
 
 
 def test_what_was_dropped_is_a_note_with_its_reason(pcdc, own, tiny, program):

@@ -89,6 +89,7 @@ def test_fields_scoring_and_temperature_are_passed_on(pcdc, artifact, tiny):
         (["--text", "x", "--fields", " , "], 2, "--fields names no field"),
         (["--text", "x", "--scoring", "best"], 2, "best"),
         (["--text", "x", "--threshold", "7"], 2, "equal to 1"),
+        (["--text", "x", "--threshold", "nan"], 2, "equal to 1"),
         (["--text", "x", "--context", "-"], 2, "either --context or --text"),
         ([], 2, "either --context or --text"),
         (["--context", "nowhere.txt"], 2, "PCDC710"),
