@@ -35,7 +35,7 @@ def run(
             "--threshold",
             min=0.0,
             max=1.0,
-            help="Mark answers below this; each field's own unless given, 0.75 where the run is uncalibrated.",
+            help="Mark answers below this; each field's own unless given, 0.75 in an uncalibrated run.",
         ),
     ] = None,
     no_calibration: Annotated[
