@@ -30,7 +30,7 @@ from pcdc.evaluation.bootstrap import draw
 from pcdc.evaluation.fit import Selection, select
 from pcdc.evaluation.judge import Comparison, Figures, Judged, compare, judge
 from pcdc.evaluation.kept import Kept, key_of
-from pcdc.evaluation.measure import CONTENT_FREE, Scored, TooLong, Written, measure, tabulate, write
+from pcdc.evaluation.measure import CONTENT_FREE, Scored, TooLong, measure, tabulate, write
 from pcdc.evaluation.methods import CHOSEN, MAJORITY, WRITTEN, answers
 from pcdc.evaluation.metrics import Answers
 from pcdc.evaluation.opening import Opening
@@ -165,7 +165,7 @@ def measured(artifact: Artifact, rows: Sequence[Row], bench: Bench, written: boo
         rows,
         scored,
         fitting(empty),
-        None if own is None else [one for one in own if isinstance(one, Written)],
+        own,
         data="",
         weights=bench.opening.weights,
     )
@@ -311,7 +311,7 @@ def markdown(table: Table) -> Iterator[str]:
         between = f" ({test.interval[0]:+.3f} to {test.interval[1]:+.3f})" if test.interval else ""
         yield (
             f"- {words[test.first]} against {words[test.second]} on {table.sizes.slow} texts: "
-            f"{test.difference:+.3f}{between}, McNemar p {test.p:.2g}, {test.holm:.2g} after Holm"
+            f"{test.difference:+.3f}{between}, McNemar p {p_value(test.p)}, {p_value(test.holm)} after Holm"
         )
     yield (
         f"- chosen on the {table.sizes.fit} fitted texts: {table.chosen}. The head: {table.head_tokens[0]} "
@@ -322,6 +322,10 @@ def markdown(table: Table) -> Iterator[str]:
 
 def share(value: float) -> str:
     return f"{value:.3f}".replace("0.", ".", 1) if value < 1 else f"{value:.2f}"
+
+
+def p_value(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2g}"
 
 
 def ece(figures: Figures) -> str:

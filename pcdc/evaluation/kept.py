@@ -6,14 +6,20 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+import re
+import stat
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from pcdc_runtime.errors import PcdcError
 from pcdc_runtime.storage import way_to_write
 
+_ELSEWHERE = "choose another folder with --out"
 _START, _KEY = b'{"key": "', 64
+_RECORD = re.compile(rb'\{"key": "[0-9a-f]{64}"')
+_TORN = re.compile(rb'\{"key": "[0-9a-f]{0,64}')
 
 
 class ReportError(PcdcError):
@@ -25,8 +31,28 @@ class ReportError(PcdcError):
 
 def unwritable(path: Path, error: OSError) -> ReportError:
     """The same fact for every file of a report."""
-    help = way_to_write(error, "choose another folder with --out")
+    help = way_to_write(error, _ELSEWHERE)
     return ReportError(str(path), f"cannot be written ({error.strerror})", "", help)
+
+
+def see_outputs(folder: Path, outputs: Sequence[Path], inputs: Sequence[Path]) -> None:
+    """See that writing into a folder destroys nothing that is read. Raises ReportError."""
+    if folder.exists() and not folder.is_dir():
+        raise ReportError(str(folder), "is a file, not a folder", "", "choose a folder with --out")
+    for path in outputs:
+        if path.is_dir():
+            raise ReportError(str(path), "is a folder where a file is to be written", "", _ELSEWHERE)
+        for source in inputs:
+            if _same(path, source):
+                fact, limit = f"would replace {source}, which it reads", "an evaluation keeps its inputs"
+                raise ReportError(str(path), fact, limit, _ELSEWHERE)
+
+
+def _same(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
 
 
 def key_of(*parts: object) -> str:
@@ -37,22 +63,25 @@ def key_of(*parts: object) -> str:
 class Kept:
     """Records by key, one JSON object a line, each written through at once; one process at a time.
 
-    A last line without its end, as a killed process leaves it, is dropped. Raises ReportError.
+    A last line without its end, as a killed process leaves it, is dropped; a file with a line of another
+    kind stays as it is and is refused. Raises ReportError.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            # Not "a+": a descriptor in append mode could not be cut.
-            self._file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
+            # A pipe in the file's place must not make the run wait.
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
         except OSError as error:
             raise unwritable(path, error) from error
         try:
+            if not stat.S_ISREG(os.fstat(self._file).st_mode):
+                raise ReportError(str(path), "is not a regular file", "", _ELSEWHERE)
             self._lock()
-            self._places = self._index()
+            self._places, self._end = self._index()
         except BaseException:
-            self._file.close()
+            self.close()
             raise
 
     def _lock(self) -> None:
@@ -65,49 +94,73 @@ class Kept:
             # A file system without locks: two runs there write what the other one also computes.
             return
 
-    def _index(self) -> dict[str, int]:
-        places, end = dict[str, int](), 0
-        for line in self._file:
-            if not line.endswith(b"\n"):
-                break
-            if line.startswith(_START):
-                places[line[len(_START) : len(_START) + _KEY].decode("ascii", "replace")] = end
-            end += len(line)
+    def _index(self) -> tuple[dict[str, tuple[int, int]], int]:
+        """Where the record of each key is and how long it is, and where the last of them ends."""
+        places, end = dict[str, tuple[int, int]](), 0
+        with os.fdopen(os.dup(self._file), "rb") as file:
+            for number, line in enumerate(file, 1):
+                if not line.endswith(b"\n") and _begins_like_a_record(line):
+                    break
+                if not _RECORD.match(line) or not line.endswith(b"\n"):
+                    fact = f"has a line {number} that is no record of an evaluation"
+                    limit = "nothing else is written into such a file"
+                    raise ReportError(str(self.path), fact, limit, f"move it away, or {_ELSEWHERE}")
+                places[line[len(_START) : len(_START) + _KEY].decode()] = (end, len(line))
+                end += len(line)
         try:
-            self._file.seek(end)
-            self._file.truncate()
+            os.ftruncate(self._file, end)
         except OSError as error:
             raise unwritable(self.path, error) from error
-        return places
+        return places, end
 
     def get(self, key: str) -> Mapping[str, Any] | None:
-        """The record of a key; None where there is none, or none that can be read."""
+        """The record of a key; None where there is none, or none that is strict JSON."""
         if key not in self._places:
             return None
-        self._file.seek(self._places[key])
+        place, length = self._places[key]
         try:
-            record = json.loads(self._file.readline())
-        except (ValueError, RecursionError):
+            line = os.pread(self._file, length, place)
+            record = json.loads(line, object_pairs_hook=_unique, parse_constant=_refuse)
+        except (OSError, ValueError, RecursionError):
             return None
-        return record if isinstance(record, dict) and record.get("key") == key else None
+        return record if isinstance(record, dict) and record.pop("key", None) == key else None
 
     def add(self, key: str, record: Mapping[str, Any]) -> None:
         """Append one record. Raises ReportError."""
         line = json.dumps({"key": key, **record}, ensure_ascii=False, allow_nan=False).encode() + b"\n"
         try:
-            place = self._file.seek(0, os.SEEK_END)
-            self._file.write(line)
-            self._file.flush()
+            written = 0
+            while written < len(line):
+                written += os.pwrite(self._file, line[written:], self._end + written)
         except OSError as error:
+            with suppress(OSError):
+                os.ftruncate(self._file, self._end)
             raise unwritable(self.path, error) from error
-        self._places[key] = place
+        self._places[key] = (self._end, len(line))
+        self._end += len(line)
 
     def close(self) -> None:
         """Let others write."""
-        self._file.close()
+        os.close(self._file)
 
     def __enter__(self) -> Kept:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _begins_like_a_record(line: bytes) -> bool:
+    whole = _RECORD.match(line) or _TORN.fullmatch(line)
+    return whole is not None or _START.startswith(line)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        raise ValueError("repeats a key")
+    return result
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(constant)

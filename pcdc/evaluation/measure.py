@@ -31,10 +31,12 @@ CONTENT_FREE = ("", "N/A", "[MASK]", "...")
 """Texts without content; what is answered to them is the prior of Zhao et al. 2021."""
 LEAST = 1e-12
 """A prior is never smaller, so that its logarithm is finite."""
+MAX_NATS, MAX_MS, MAX_TOKENS = 1e6, 1e12, 2**31
+"""What no score, time or text reaches; a record beyond is none."""
 
 T = TypeVar("T")
 Watch: TypeAlias = Callable[[str, int, int], None]
-"""Told what is measured, how many texts are done, and how many there are."""
+"""Told what is done, for how many texts it is, and how many there are, or 0 where that is not known."""
 
 
 @dataclass(frozen=True)
@@ -83,9 +85,15 @@ def measure(
     """The scores of every text under every rule, in the order of the texts."""
 
     def compute(context: str) -> Mapping[str, Any]:
-        return _scored_record(opening.engine(artifact), context, rules)
+        try:
+            return _scored_record(opening.engine(artifact), context, rules)
+        except ContextTooLongError as error:
+            return {"too_long": [error.fact, error.limit]}
 
-    def load(record: Mapping[str, Any]) -> Scored:
+    def load(record: Mapping[str, Any]) -> Scored | TooLong:
+        if "too_long" in record:
+            fact, limit = record["too_long"]
+            return TooLong(_text(fact), _text(limit))
         return _scored(record, artifact, rules)
 
     options = ("scores", *rules)
@@ -94,8 +102,8 @@ def measure(
 
 def write(
     artifact: Artifact, contexts: Sequence[str], opening: Opening, kept: Kept, watch: Watch
-) -> list[Written | TooLong]:
-    """What the model writes itself for every text under llguidance."""
+) -> list[Written]:
+    """What the model writes itself for every text under llguidance; all of them fit its window."""
 
     def compute(context: str) -> Mapping[str, Any]:
         written = opening.writer(artifact).write(context)
@@ -104,12 +112,9 @@ def write(
         return {"choices": choices, "ms": written.prefill_ms + written.write_ms}
 
     def load(record: Mapping[str, Any]) -> Written:
-        choices = tuple(record["choices"])
-        if len(choices) != len(artifact.fields) or not all(
-            -1 <= c < len(f.candidates) for c, f in zip(choices, artifact.fields, strict=True)
-        ):
-            raise ValueError
-        return Written(choices, float(record["ms"]))
+        pairs = zip(record["choices"], artifact.fields, strict=True)
+        choices = tuple(_whole(choice, -1, len(f.candidates) - 1) for choice, f in pairs)
+        return Written(choices, _number(record["ms"], 0, MAX_MS))
 
     return _measured(
         artifact, contexts, opening, kept, ("written",), compute, load, watch, "the model's own JSON"
@@ -174,7 +179,9 @@ def _table(
         expected=_ints([rows[n].expected[field.name] for n in labelled]),
         log_scores={r: _floats([scored[n].fields[r][index].log_scores for n in labelled]) for r in RULES},
         legal_mass={r: _floats([scored[n].fields[r][index].legal_mass for n in labelled]) for r in RULES},
-        prior={r: _prior([s.fields[r][index].log_scores for s in content_free]) for r in RULES},
+        prior={
+            r: _prior([s.fields[r][index].log_scores for s in content_free]) for r in RULES if content_free
+        },
         written=None if written is None else _ints([written[n].choices[index] for n in labelled]),
         tokens=tuple(len(c.ids) for c in field.candidates),
     )
@@ -198,37 +205,26 @@ def _measured(
     load: Callable[[Mapping[str, Any]], T],
     watch: Watch,
     what: str,
-) -> list[T | TooLong]:
-    found = list[T | TooLong]()
+) -> list[T]:
+    found = list[T]()
     for done, context in enumerate(contexts):
         watch(what, done, len(contexts))
         key = key_of(__version__, artifact.digest, opening.weights, context, *options)
         one = _loaded(kept.get(key), load)
         if one is None:
-            record = _record(context, compute)
+            record = compute(context)
+            one = load(record)
             kept.add(key, record)
-            one = _loaded(record, load)
-            assert one is not None
         found.append(one)
     watch(what, len(contexts), len(contexts))
     return found
 
 
-def _record(context: str, compute: Callable[[str], Mapping[str, Any]]) -> Mapping[str, Any]:
-    try:
-        return compute(context)
-    except ContextTooLongError as error:
-        return {"too_long": [error.fact, error.limit]}
-
-
-def _loaded(record: Mapping[str, Any] | None, load: Callable[[Mapping[str, Any]], T]) -> T | TooLong | None:
+def _loaded(record: Mapping[str, Any] | None, load: Callable[[Mapping[str, Any]], T]) -> T | None:
     """A record's value; None for one that is none, such as one that somebody edited."""
     if record is None:
         return None
     try:
-        if "too_long" in record:
-            fact, limit = map(str, record["too_long"])
-            return TooLong(fact, limit)
         return load(record)
     except (KeyError, TypeError, ValueError, ArithmeticError):
         return None
@@ -259,15 +255,41 @@ def _scored(record: Mapping[str, Any], artifact: Artifact, rules: Sequence[str])
     for rule in rules:
         pairs = zip(record["fields"][rule], artifact.fields, strict=True)
         fields[rule] = tuple(_scores(values, mass, len(f.candidates)) for (values, mass), f in pairs)
-    times = float(record["prefill_ms"]), float(record["tree_ms"])
-    return Scored(fields, *times, int(record["context_tokens"]))
+    return Scored(
+        fields,
+        prefill_ms=_number(record["prefill_ms"], 0, MAX_MS),
+        tree_ms=_number(record["tree_ms"], 0, MAX_MS),
+        context_tokens=_whole(record["context_tokens"], 0, MAX_TOKENS),
+    )
 
 
-def _scores(values: Sequence[float | None], mass: float, choices: int) -> Scores:
-    scores = tuple(-math.inf if v is None else float(v) for v in values)
-    if len(scores) != choices or not any(map(math.isfinite, scores)) or not 0 <= mass <= 1:
+def _scores(values: Sequence[Any], mass: Any, choices: int) -> Scores:
+    scores = tuple(-math.inf if v is None else _number(v, -MAX_NATS, MAX_NATS) for v in values)
+    if len(scores) != choices or not any(map(math.isfinite, scores)):
         raise ValueError
-    return Scores(scores, float(mass))
+    return Scores(scores, _number(mass, 0, 1))
+
+
+def _number(value: Any, lowest: float, highest: float) -> float:
+    """Raises TypeError, ValueError for anything but a JSON number from `lowest` to `highest`."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError
+    # A whole number can be larger than any float: it is compared before it becomes one.
+    if not lowest <= value <= highest:
+        raise ValueError
+    return float(value)
+
+
+def _whole(value: Any, lowest: int, highest: int) -> int:
+    if type(value) is not int:
+        raise TypeError
+    return int(_number(value, lowest, highest))
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
 
 
 def _floats(values: Sequence[Any]) -> Floats:

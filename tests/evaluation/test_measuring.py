@@ -1,7 +1,10 @@
 """Scores of texts: kept as they come, never computed twice, equal to what an engine says."""
 
+import errno
 import json
 import math
+import os
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +13,7 @@ from pcdc_runtime.engine import Engine
 from pcdc_runtime.loaded import open_model
 
 from pcdc.evaluation.kept import Kept, ReportError, key_of
-from pcdc.evaluation.measure import CONTENT_FREE, Scored, TooLong, measure, tabulate
+from pcdc.evaluation.measure import CONTENT_FREE, Scored, TooLong, Written, measure, tabulate, write
 from pcdc.evaluation.opening import Opening
 from pcdc.evaluation.rows import Row, read_rows, same_text
 
@@ -153,3 +156,111 @@ def test_tables_hold_each_label_once_with_its_scores(artifact, opening, tmp_path
 
 def test_texts_that_differ_by_blanks_and_case_are_the_same():
     assert same_text(" A  b\nC ") == same_text("a B c") != same_text("ab c")
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("prefill_ms",), "NaN"),
+        (("prefill_ms",), "1e999"),
+        (("tree_ms",), "-1"),
+        (("tree_ms",), "1" + "0" * 400),
+        (("tree_ms",), "true"),
+        (("context_tokens",), "1" + "0" * 30),
+        (("context_tokens",), "2.5"),
+        (("fields", "joint", 0, 0, 0), "1" + "0" * 400),
+        (("fields", "joint", 0, 0, 0), "Infinity"),
+        (("fields", "joint", 0, 0, 0), "NaN"),
+        (("fields", "joint", 0, 0, 0), "-1e300"),
+        (("fields", "joint", 0, 0, 0), '"1"'),
+        (("fields", "joint", 0, 1), "NaN"),
+        (("fields", "joint", 0, 1), "false"),
+        (("fields",), "[" * 100_000 + "]" * 100_000),
+        (("fields",), '{"joint": [], "joint": []}'),
+    ],
+)
+def test_a_record_with_a_value_that_no_run_gives_is_computed_again(artifact, opening, tmp_path, place, value):
+    path = tmp_path / "scores.jsonl"
+    first = scored(artifact, TEXTS[:1], opening, path)
+    record = json.loads(path.read_bytes())
+    *outer, last = place
+    inner = record
+    for step in outer:
+        inner = inner[step]
+    inner[last] = "HERE"
+    path.write_text(json.dumps(record).replace('"HERE"', value) + "\n", encoding="utf-8")
+    (again,) = scored(artifact, TEXTS[:1], opening, path)
+    assert (again.fields, Counting.computed) == (first[0].fields, 2)
+
+
+@pytest.mark.parametrize(
+    "choices", [[0.5, 0, 0], [True, 0, 0], [9, 0, 0], [-2, 0, 0], [0, 0], ["0", 0, 0], None]
+)
+def test_a_record_of_choices_that_there_are_not_is_written_again(artifact, tmp_path, choices):
+    class Wrote:
+        weights = "0" * 64
+        asked = 0
+
+        def writer(self, _):
+            self.asked += 1
+            return SimpleNamespace(
+                write=lambda _: SimpleNamespace(values={"urgent": True}, prefill_ms=1.0, write_ms=2.0)
+            )
+
+    path, wrote = tmp_path / "scores.jsonl", Wrote()
+
+    def written():
+        with Kept(path) as kept:
+            return write(artifact, TEXTS[:1], wrote, kept, ignore)
+
+    first = written()
+    assert first == written() == [Written((-1, 0, -1), 3.0)]
+    spoilt = {**json.loads(path.read_bytes()), "choices": choices}
+    path.write_text(json.dumps(spoilt) + "\n", encoding="utf-8")
+    assert written() == first
+    spoilt = {"key": spoilt["key"], "too_long": ["a", "b"]}
+    path.write_text(json.dumps(spoilt) + "\n", encoding="utf-8")
+    assert written() == first
+    assert wrote.asked == 3
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"context": "x", "expected": {}}\n',
+        b'{"context": "x", "expected": {}}',
+        b'{"key": "of mine", "context": "x"}',
+        b'{"key": "' + b"0" * 64 + b'", "ms": 1}\nnotes\n',
+        b"\n",
+    ],
+)
+def test_a_file_with_other_lines_than_records_stays_as_it_is(tmp_path, content):
+    path = tmp_path / "scores.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(ReportError, match="is no record of an evaluation"):
+        Kept(path)
+    assert path.read_bytes() == content
+
+
+def test_a_record_that_could_not_be_written_whole_leaves_no_trace(tmp_path, monkeypatch):
+    path = tmp_path / "scores.jsonl"
+    with Kept(path) as kept:
+        kept.add(key_of(1), {"ms": 1})
+        whole = path.read_bytes()
+        pwrite = os.pwrite
+
+        def full(file, data, place):
+            if len(data) < 50:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return pwrite(file, data[:50], place)
+
+        monkeypatch.setattr(os, "pwrite", full)
+        with pytest.raises(ReportError, match="No space left"):
+            kept.add(key_of(2), {"ms": 2})
+    assert path.read_bytes() == whole
+
+
+def test_a_pipe_in_the_place_of_the_records_is_refused_at_once(tmp_path):
+    os.mkfifo(tmp_path / "scores.jsonl")
+    with pytest.raises(ReportError, match="is not a regular file"):
+        Kept(tmp_path / "scores.jsonl")
