@@ -6,8 +6,10 @@ number too large for its type and a deep nest are errors.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from math import isfinite
 from typing import NoReturn
 
@@ -31,6 +33,8 @@ _NUMBER_REST = re.compile(r"[-+.0-9A-Za-z_]+")
 _WORD = re.compile(r"-?[A-Za-z_$][A-Za-z0-9_$]*")
 _SIMPLE = re.compile(r'"([^"\\\x00-\x1f]*)"')
 _PLAIN = re.compile(r'[^"\\\x00-\x1f]*')
+_LONE = re.compile("[\ud800-\udfff]")
+_DECODER = json.JSONDecoder()
 _HEX = re.compile(r"[0-9a-fA-F]{4}")
 _ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
@@ -267,6 +271,13 @@ class _Reader:
             self.at = simple.end()
             return simple.group(1)
         start, parts = self.at, list[str]()
+        # The library reads long text with escapes fast; where it does not, or gives half a character, what
+        # is wrong is found below.
+        with suppress(ValueError):
+            text, end = _DECODER.raw_decode(self.text, start)
+            if not _LONE.search(text):
+                self.at = end
+                return str(text)
         self.at += 1
         while True:
             match = _PLAIN.match(self.text, self.at)

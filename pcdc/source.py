@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import unicodedata
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -104,12 +105,13 @@ def kind_of(node: Scalar | Array | Object) -> str:
 class SchemaSource:
     """A definition's or catalog's text. Offsets (`at`) count characters of it; NOWHERE has no location.
 
-    Of `rows` from a database each is a line of the text.
+    Of `rows` from a database each is a line of the text. `sha256` is of the bytes of the file that was read.
     """
 
     path: str
     text: str
     rows: bool = False
+    sha256: str = ""
 
     @cached_property
     def _starts(self) -> list[int]:
@@ -121,6 +123,13 @@ class SchemaSource:
             return None
         line = bisect_right(self._starts, at)
         return Location(self.path, line, 0 if self.rows else at - self._starts[line - 1] + 1)
+
+    def excerpt_of(self, place: Location) -> str:
+        """The same for a line and column of this text; empty where they are not of it."""
+        if place.path != self.path or not 1 <= place.line <= len(self._starts) or not place.column:
+            return ""
+        at = self._starts[place.line - 1] + place.column - 1
+        return self.excerpt(at) if at < len(self.text) else ""
 
     def line_spans(self) -> Iterator[tuple[int, int]]:
         """Where each line starts and ends, without its break; a break at the end of the text ends a line."""
@@ -149,14 +158,23 @@ class SchemaSource:
 
     @cached_property
     def _secrets(self) -> list[tuple[int, int]]:
+        """In their order, and apart from each other."""
         sources = (m.span(1) for m in _SOURCE.finditer(self.text) if _MORE_THAN_A_PATH.search(m[1]))
         urls = (m.span(1) for m in _URL.finditer(self.text) if _LOGIN.search(m[1]))
-        return [*sources, *urls]
+        apart = list[tuple[int, int]]()
+        for start, end in sorted([*sources, *urls]):
+            if apart and start <= apart[-1][1]:
+                apart[-1] = apart[-1][0], max(end, apart[-1][1])
+            else:
+                apart.append((start, end))
+        return apart
 
     def _masked(self, first: int, last: int) -> str:
         """A part of the text with asterisks for what may hold a password, so that places stay."""
         line = self.text[first:last]
-        for start, end in self._secrets:
+        near = bisect_left(self._secrets, first, key=lambda secret: secret[1])
+        beyond = bisect_left(self._secrets, last, key=lambda secret: secret[0])
+        for start, end in self._secrets[near:beyond]:
             low, high = max(start, first), min(end, last)
             if low < high:
                 line = line[: low - first] + "*" * (high - low) + line[high - first :]
@@ -221,7 +239,8 @@ def read_source(
     if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data[:4]:
         return None, refuse("PCDC104", "is UTF-16 or UTF-32", f"{kind}s are UTF-8", "save the file as UTF-8")
     try:
-        return SchemaSource(name, data.decode("utf-8").removeprefix("\ufeff")), []
+        text = data.decode("utf-8").removeprefix("\ufeff")
+        return SchemaSource(name, text, sha256=hashlib.sha256(data).hexdigest()), []
     except UnicodeDecodeError as error:
         before = data[: error.start].replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         line_start = before.rfind(b"\n") + 1

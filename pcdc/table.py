@@ -6,7 +6,7 @@ import csv
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from pcdc_runtime.artifact import Value
 from pcdc_runtime.rules import MAX_CHOICES
@@ -221,13 +221,18 @@ def ragged(row: CsvRow, header: list[str]) -> Problem:
     return Problem("PCDC109", row.at, fact, limit, "put quotes around a cell that holds the separator")
 
 
-def cell_at(text: str, start: int, position: int, delimiter: str) -> int:
-    """Where the cell at a position (from 0) of the row that begins at `start` begins."""
+def cell_places(text: str, start: int, delimiter: str) -> Iterator[int]:
+    """Where the cells of the row that begins at `start` begin; there is no end to them."""
     cell = re.compile(rf'(?:"(?:[^"]|"")*"|[^{delimiter}]*){delimiter}')
-    for _ in range(position):
+    while True:
+        yield start
         match = cell.match(text, start)
         start = match.end() if match else start
-    return start
+
+
+def cell_at(text: str, start: int, position: int, delimiter: str) -> int:
+    """Where the cell at a position (from 0) of the row that begins at `start` begins."""
+    return next(islice(cell_places(text, start, delimiter), position, None))
 
 
 def _values(source: SchemaSource, values: Iterable[Node | Refused], columns: Columns) -> Table:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -20,9 +20,11 @@ from pcdc.diagnostics import Diagnostic, finding, quoted
 from pcdc.keywords import suggestion
 from pcdc.reader import Refused, each_json_line
 from pcdc.source import Node, Object, Report, Scalar, Unread, kind_of, read_source
-from pcdc.table import DELIMITERS, CsvRow, Problem, cell_at, csv_rows, ragged
+from pcdc.table import DELIMITERS, CsvRow, Problem, cell_at, cell_places, csv_rows, ragged
 
 MAX_BYTES = 64 * 1024 * 1024
+MAX_FINDINGS = 1000
+"""After so many a file is not read on."""
 CONTEXT, EXPECTED = "context", "expected"
 
 _NAMED = 8
@@ -38,6 +40,27 @@ class Row:
     line: int
     context: str
     expected: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """The rows of a data file that have a label, and the sha256 of the bytes that they were read from."""
+
+    rows: tuple[Row, ...]
+    sha256: str
+
+
+class _Enough(Exception):
+    """There are MAX_FINDINGS findings."""
+
+
+class _Findings(Report):
+    """Raises _Enough with the last finding that it takes."""
+
+    def add(self, code: str, at: int, subject: str, fact: str, limit: str = "", help: str = "") -> None:
+        super().add(code, at, subject, fact, limit, help)
+        if len(self.diagnostics) >= MAX_FINDINGS:
+            raise _Enough
 
 
 class _Wrong(Exception):
@@ -110,25 +133,34 @@ def same_text(context: str) -> str:
 
 def read_rows(path: Path, artifact: Artifact) -> tuple[tuple[Row, ...], list[Diagnostic]]:
     """The rows of a data file that have a label, and what is wrong with any of them, all at once."""
+    data, diagnostics = read_data(path, artifact)
+    return data.rows, diagnostics
+
+
+def read_data(path: Path, artifact: Artifact) -> tuple[Labelled, list[Diagnostic]]:
+    """The same with a digest; after MAX_FINDINGS findings the file is not read on."""
     kind = path.suffix.lower()
     if kind != ".jsonl" and kind not in DELIMITERS:
         fact = f"is of no known kind: {quoted(path.name)}"
-        return (), [finding("PCDC723", None, str(path), fact, "data is a file .jsonl, .csv or .tsv")]
+        limit = "data is a file .jsonl, .csv or .tsv"
+        return Labelled((), ""), [finding("PCDC723", None, str(path), fact, limit)]
     split = "measure a part of it, or split the"
     source, diagnostics = read_source(path, "data file", MAX_BYTES, split)
     if source is None:
-        return (), diagnostics
-    report = Report(source, diagnostics)
+        return Labelled((), ""), diagnostics
+    report = _Findings(source, diagnostics)
     answers = {f.name: _Answers.of(f) for f in artifact.fields}
-    if kind == ".jsonl":
-        rows = [row for item in each_json_line(report) if (row := _json_row(item, answers, report))]
-    else:
-        rows = list(_csv_rows(report, DELIMITERS[kind], answers))
+    rows = list[Row]()
+    with suppress(_Enough):
+        if kind == ".jsonl":
+            rows += (row for item in each_json_line(report) if (row := _json_row(item, answers, report)))
+        else:
+            rows += _csv_rows(report, DELIMITERS[kind], answers)
     labelled = tuple(row for row in rows if row.expected)
     if not labelled and not diagnostics:
         fact = f"has {len(rows)} rows and no label" if rows else "has no rows"
         report.add("PCDC723", 0, path.name, fact, "each row has a text and what is to be answered", _SHAPE)
-    return labelled, diagnostics
+    return Labelled(labelled, source.sha256), diagnostics
 
 
 def unlabelled(rows: Sequence[Row], artifact: Artifact, path: Path) -> list[Diagnostic]:
@@ -242,8 +274,8 @@ def _columns(
     header: CsvRow, delimiter: str, answers: Mapping[str, _Answers], report: Report
 ) -> dict[str, int]:
     columns = dict[str, int]()
-    for position, name in enumerate(header.cells):
-        at = cell_at(report.source.text, header.at, position, delimiter)
+    places = cell_places(report.source.text, header.at, delimiter)
+    for position, (name, at) in enumerate(zip(header.cells, places, strict=False)):
         if name in columns:
             report.add("PCDC106", at, f"column {quoted(name)}", "is there twice", "", "remove one of them")
         elif name != CONTEXT and name not in answers:

@@ -1,6 +1,7 @@
 """Labelled texts from JSON lines and CSV: the same rows, and every mistake in its place."""
 
 import csv
+import hashlib
 import json
 
 import pytest
@@ -8,7 +9,7 @@ from fakes import make_artifact, spelled
 from families import family_folder
 
 import pcdc
-from pcdc.evaluation.rows import MAX_BYTES, Row, read_rows, unlabelled
+from pcdc.evaluation.rows import MAX_BYTES, MAX_FINDINGS, Row, read_data, read_rows, unlabelled
 
 ARTIFACT = pcdc.compile(
     {
@@ -194,3 +195,35 @@ def test_a_text_with_a_byte_order_mark_reads_like_one_without(tmp_path):
     assert read_rows(written(tmp_path, "\ufeff" + text), ARTIFACT) == read_rows(
         written(tmp_path, text), ARTIFACT
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("context," + "tam," * 20_000 + "team\n", "data.csv"),
+        ("context," + "team," * 20_000 + "team\n", "data.csv"),
+        ("context,team\n" + "a,tec\n" * 3000, "data.csv"),
+        ("{}\n" * 3000, "data.jsonl"),
+    ],
+)
+def test_a_file_with_too_many_mistakes_is_not_read_on(tmp_path, text, name):
+    _, diagnostics = read_rows(written(tmp_path, text, name), ARTIFACT)
+    assert len(diagnostics) == MAX_FINDINGS
+    assert len({d.location for d in diagnostics}) >= MAX_FINDINGS // 2
+
+
+def test_places_of_columns_are_found_in_one_pass(tmp_path, monkeypatch):
+    scanned = []
+    monkeypatch.setattr("pcdc.evaluation.rows.cell_at", lambda *place: scanned.append(place) or 0)
+    text = "context," + ",".join(f"t{n}" for n in range(500)) + "\n"
+    assert found(tmp_path, text, "data.csv")[:2] == [("PCDC721", 1, 9), ("PCDC721", 1, 12)]
+    assert scanned == []
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("break_", ["\n", "\r\n"])
+def test_the_digest_is_of_the_bytes_that_were_read(tmp_path, mark, break_):
+    path = written(tmp_path, mark + break_.join([line(team="tech")] * 2).encode())
+    data, _ = read_data(path, ARTIFACT)
+    assert len(data.rows) == 2
+    assert data.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
