@@ -4,6 +4,9 @@ Every resample weighs each distinct text by how often it was drawn, so all field
 draws, and the difference of two methods is paired. Intervals are 95 % percentile intervals. The interval
 of ECE is of the plain figure, which is above zero for a perfectly calibrated model too: `ece_band` says
 how much.
+
+Resamples of a handful of texts vary too little, of one text not at all: below MIN_TEXTS distinct texts there
+is no interval and no p-value of resamples.
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ from .split import Bools, Floats, Ints
 
 RESAMPLES = 1000
 LEVEL = 0.95
+SIGNIFICANT = 0.05
+MIN_TEXTS = 20
 CELLS = 4_000_000
 
 
@@ -71,19 +76,20 @@ def aurocs(score: Floats, positive: Bools, text: Ints, weights: Floats) -> Float
     return np.concatenate(values)
 
 
-def interval(values: Floats) -> tuple[float, float] | None:
-    """The percentile interval of resampled figures; None where no resample gave one."""
+def interval(values: Floats, texts: int) -> tuple[float, float] | None:
+    """The percentile interval of figures resampled from so many distinct texts.
+
+    None where they are fewer than MIN_TEXTS, or no resample gave a figure.
+    """
     usable = values[np.isfinite(values)]
-    if not len(usable):
-        return None
-    low, high = np.quantile(usable, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return float(low), float(high)
+    return _percentiles(usable) if texts >= MIN_TEXTS and len(usable) else None
 
 
 def ece_band(confidence: Floats, seed: int) -> tuple[float, float]:
     """Between which values 95 % of the ECEs of a perfectly calibrated model with these confidences lie.
 
-    Outcomes are drawn from the stated confidences, row by row, and binned as the real ones are.
+    Outcomes are drawn from the stated confidences, row by row, and binned as the real ones are. Rows count as
+    independent: where texts are repeated, chance alone reaches further than this says.
     """
     rng = np.random.default_rng([seed, 3])
     order = np.argsort(bin_index(confidence), kind="stable")
@@ -93,18 +99,22 @@ def ece_band(confidence: Floats, seed: int) -> tuple[float, float]:
         np.abs(np.add.reduceat((rng.random((size, len(sure))) < sure) - sure, starts, axis=1)).sum(axis=1)
         for size in (part.stop - part.start for part in _chunks(len(sure)))
     ]
-    band = interval(np.concatenate(drawn) / len(sure))
-    assert band is not None
-    return band
+    return _percentiles(np.concatenate(drawn) / len(sure))
 
 
-def bootstrap_p(difference: Floats) -> float:
-    """Two-sided p-value of resampled paired differences against zero.
+def bootstrap_p(difference: Floats, texts: int) -> float | None:
+    """Two-sided p-value of paired differences against zero, resampled from so many distinct texts.
 
     Twice the share of resamples on the rarer side of zero. Where that side is empty the resamples cannot
-    tell how small it is: then the tail of a normal of their mean and spread, if that is smaller still.
+    tell how small it is: then the tail of a normal of their mean and spread, if that is smaller still. Never
+    below what flipping the sign of each text's difference could show, 2 ** (1 - texts); None below MIN_TEXTS.
     """
-    usable = difference[np.isfinite(difference)]
+    if texts < MIN_TEXTS:
+        return None
+    return max(_two_sided(difference[np.isfinite(difference)]), 2.0 ** (1 - texts))
+
+
+def _two_sided(usable: Floats) -> float:
     tail = min(int((usable <= 0).sum()), int((usable >= 0).sum()))
     p = min(1.0, 2 * (tail + 1) / (len(usable) + 1))
     if tail or len(usable) < 2:
@@ -113,9 +123,14 @@ def bootstrap_p(difference: Floats) -> float:
     return min(p, float(2 * norm.sf(abs(usable.mean()) / spread))) if spread else p
 
 
-def mcnemar_p(first: Bools, second: Bools) -> float:
-    """Exact McNemar: two-sided binomial p-value over the rows where just one of two methods is right."""
-    only_first, only_second = int((first & ~second).sum()), int((second & ~first).sum())
+def mcnemar_p(first: Bools, second: Bools, text: Ints) -> float:
+    """Exact McNemar: two-sided binomial p-value over the texts of which one of two methods has more right.
+
+    `text` numbers each row's distinct text: its rows, copies or several fields, are one trial together.
+    """
+    distinct, index = np.unique(text, return_inverse=True)
+    gain = np.bincount(index, first.astype(np.float64) - second, len(distinct))
+    only_first, only_second = int((gain > 0).sum()), int((gain < 0).sum())
     pairs = only_first + only_second
     return float(binomtest(only_first, pairs, 0.5).pvalue) if pairs else 1.0
 
@@ -127,6 +142,11 @@ def holm(p_values: Sequence[float]) -> list[float]:
     corrected = np.empty(len(order))
     corrected[order] = np.minimum(1.0, np.maximum.accumulate(scaled))
     return [float(value) for value in corrected]
+
+
+def _percentiles(values: Floats) -> tuple[float, float]:
+    low, high = np.quantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)
 
 
 def _ratio(part: Floats, whole: Floats) -> Floats:

@@ -72,8 +72,8 @@ class Evaluation:
 
     Methods are named `majority`, `written` (the model's own JSON), a rule (its raw probabilities at the
     schema's temperature), or a rule and a calibration, as in `joint+bias`; `joint+chosen` is the calibration
-    that was selected, `joint+applied` the one beside the artifact. `main` is the method whose probabilities a deployment would use. `overall` pools the
-    answers of all fields, for the methods that every field has.
+    that was selected, `joint+applied` the one beside the artifact. `main` is the method whose probabilities
+    a deployment would use. `overall` pools the answers of all fields, for the methods that every field has.
     """
 
     schema: str
@@ -100,6 +100,7 @@ class Evaluation:
         definitions = {
             "resamples": bootstrap.RESAMPLES,
             "interval": bootstrap.LEVEL,
+            "least_texts": bootstrap.MIN_TEXTS,
             "ece_bins": metrics.MAX_BINS,
             "least_probability": metrics.EPSILON,
             "legal_mass_bins": metrics.HISTOGRAM_BINS,

@@ -16,14 +16,16 @@ TESTED = ("accuracy", "log_loss", "ece")
 
 @dataclass(frozen=True)
 class Figures:
-    """How one method did on `rows` answers; None where it does not apply.
+    """How one method did on `rows` answers to `texts` distinct texts; None where it does not apply.
 
     `confusion` has a row per label and a column per answer, the last one for no valid answer.
-    `ece_band` is where 95 % of the ECEs of a perfectly calibrated model with these confidences lie.
-    `intervals` is keyed by figure; `risk_coverage` there is that of the area.
+    `ece_band` is where 95 % of the ECEs of a perfectly calibrated model with these confidences lie, on texts
+    that are all different. `intervals` is keyed by figure, None where the texts are too few; `risk_coverage`
+    there is that of the area.
     """
 
     rows: int
+    texts: int
     unanswered: int
     accuracy: float
     macro_f1: float
@@ -51,21 +53,23 @@ class Judged:
 
 @dataclass(frozen=True)
 class Comparison:
-    """`first` minus `second` in one figure, with its interval and p-values.
+    """`first` minus `second` in one figure on `texts` distinct texts, with its interval and p-values.
 
-    `field` is None for all fields together. `holm` is `p` corrected over the `family` of tests of this
-    figure in this evaluation. `test` is `mcnemar` (exact) or `bootstrap` (paired, by text).
+    `field` is None for all fields together. `test` is `mcnemar` (exact, by text) or `bootstrap` (paired, by
+    text); of too few texts the latter has no `p`. `holm` is `p` corrected over the `family` of tests of this
+    figure in this evaluation that have one.
     """
 
     field: str | None
     first: str
     second: str
     figure: str
+    texts: int
     difference: float
     interval: tuple[float, float] | None
     test: str
-    p: float
-    holm: float
+    p: float | None
+    holm: float | None
     family: int
 
 
@@ -90,6 +94,7 @@ def judge(
         drawn["auroc"] = bootstrap.aurocs(score, is_positive, text, weights)
     figures = _figures(
         scored,
+        text,
         drawn,
         unanswered=int((answers.predicted < 0).sum()),
         macro_f1=metrics.macro_f1(answers.predicted, expected),
@@ -108,6 +113,7 @@ def judge_overall(fields: Sequence[Judged], weights: Floats, seed: int) -> Judge
     drawn["macro_f1"] = np.mean([field.resampled["macro_f1"] for field in fields], axis=0)
     figures = _figures(
         scored,
+        text,
         drawn,
         unanswered=sum(field.figures.unanswered for field in fields),
         macro_f1=float(np.mean([field.figures.macro_f1 for field in fields])),
@@ -126,9 +132,8 @@ def compare(
 ) -> tuple[Comparison, ...]:
     """Paired tests of the pairs of methods in each field and over all fields together.
 
-    Accuracy in one field is tested by exact McNemar; over all fields the answers to one text depend on one
-    another, so there and for the other figures texts are resampled. Holm's correction is over all tests of
-    one figure.
+    Accuracy in one field is tested by exact McNemar, all else by resampling texts, as the answers to one text
+    depend on one another. Holm's correction is over all tests of one figure.
     """
     subjects: list[tuple[str | None, Mapping[str, Judged]]] = [*fields.items()]
     if len(fields) > 1:
@@ -142,28 +147,44 @@ def compare(
             if first in methods and second in methods
             if figure in methods[first].resampled and figure in methods[second].resampled
         ]
-        corrected = bootstrap.holm([test[-1] for test in family])
+        tested = [test[-1] for test in family if test[-1] is not None]
+        corrected = iter(bootstrap.holm(tested))
         found += [
-            Comparison(field, first, second, figure, difference, span, test, p, holm, len(family))
-            for (field, first, second, difference, span, test, p), holm in zip(family, corrected, strict=True)
+            Comparison(
+                field=field,
+                first=first,
+                second=second,
+                figure=figure,
+                texts=texts,
+                difference=difference,
+                interval=span,
+                test=test,
+                p=p,
+                holm=None if p is None else next(corrected),
+                family=len(tested),
+            )
+            for field, first, second, texts, difference, span, test, p in family
         ]
     return tuple(found)
 
 
 def _test(
     first: Judged, second: Judged, figure: str, one_field: bool
-) -> tuple[float, tuple[float, float] | None, str, float]:
-    """Difference, its interval, the test's name and its p-value."""
+) -> tuple[int, float, tuple[float, float] | None, str, float | None]:
+    """Distinct texts, difference, its interval, the test's name and its p-value."""
+    texts = first.figures.texts
     drawn = first.resampled[figure] - second.resampled[figure]
     difference = getattr(first.figures, figure) - getattr(second.figures, figure)
-    span = bootstrap.interval(drawn)
+    span = bootstrap.interval(drawn, texts)
     if figure == "accuracy" and one_field:
-        return difference, span, "mcnemar", bootstrap.mcnemar_p(first.scored.correct, second.scored.correct)
-    return difference, span, "bootstrap", bootstrap.bootstrap_p(drawn)
+        p = bootstrap.mcnemar_p(first.scored.correct, second.scored.correct, first.text)
+        return texts, difference, span, "mcnemar", p
+    return texts, difference, span, "bootstrap", bootstrap.bootstrap_p(drawn, texts)
 
 
 def _figures(
     scored: Scored,
+    text: Ints,
     drawn: Mapping[str, Floats],
     *,
     unanswered: int,
@@ -174,8 +195,10 @@ def _figures(
 ) -> Figures:
     confidence, correct = scored.confidence, scored.correct
     bins = None if confidence is None else metrics.reliability(confidence, correct)
+    texts = len(np.unique(text))
     return Figures(
         rows=len(correct),
+        texts=texts,
         unanswered=unanswered,
         accuracy=float(correct.mean()),
         macro_f1=macro_f1,
@@ -187,5 +210,5 @@ def _figures(
         reliability=bins,
         auroc=auroc,
         risk_coverage=None if confidence is None else metrics.risk_coverage(confidence, correct),
-        intervals={figure: bootstrap.interval(values) for figure, values in drawn.items()},
+        intervals={figure: bootstrap.interval(values, texts) for figure, values in drawn.items()},
     )

@@ -16,6 +16,7 @@ class Markup(str):
 Cell: TypeAlias = str
 """Text, or Markup."""
 MISSING = "–"
+FEW = "too few texts"
 SHOWN = 80
 MATRIX_LABEL = 40
 
@@ -224,14 +225,21 @@ def interval(ends: Sequence[float] | None, shape: Callable[[float], str]) -> str
     return f"{low.removesuffix(' %')} to {high}"
 
 
+def between(ends: Sequence[float] | None, shape: Callable[[float], str]) -> str:
+    """An interval of resampled figures, or why there is none."""
+    return f"{MISSING} ({FEW})" if ends is None else interval(ends, shape)
+
+
 def plural(counted: int, what: str) -> str:
     """So many of something."""
     return f"{count(counted)} {what}{'' if counted == 1 else 's'}"
 
 
-def p_value(value: float) -> str:
+def p_value(value: float | None) -> str:
     """A p-value with three digits; small ones as a bound."""
-    return "< .001" if value < 0.001 else f"{value:.3f}"
+    if value is None:
+        return MISSING
+    return "<.001" if value < 0.001 else f"{value:.3f}"
 
 
 def _minus(shown: str) -> str:

@@ -14,7 +14,7 @@ from pcdc.examples import MAX_EXAMPLE_CHARS
 from pcdc.prompt import Target
 from pcdc.schema import Example
 
-from .bootstrap import draw, interval, mcnemar_p
+from .bootstrap import SIGNIFICANT, draw, interval, mcnemar_p
 from .kept import Kept
 from .measure import Scored, Scores, Watch, measure
 from .recompile import compiled, schema_of
@@ -30,9 +30,13 @@ SHORTEST, LONGEST = 0.1, 0.5
 
 @dataclass(frozen=True)
 class Paired:
-    """Accuracy without and with the examples on `rows` labels; `p_value` is McNemar's, exact."""
+    """Accuracy without and with the examples on `rows` labels of `texts` distinct texts.
+
+    `p_value` is McNemar's, exact, by text. `interval` is None where the texts are too few for one.
+    """
 
     rows: int
+    texts: int
     without: float
     with_examples: float
     difference: float
@@ -41,11 +45,11 @@ class Paired:
 
     @property
     def verdict(self) -> str:
-        """What the interval says."""
-        if self.interval and self.interval[0] > 0:
-            return "helps"
-        if self.interval and self.interval[1] < 0:
-            return "hurts"
+        """What the interval and the exact test both say."""
+        if self.interval is None:
+            return "too few texts to tell"
+        if self.p_value < SIGNIFICANT and not self.interval[0] <= 0 <= self.interval[1]:
+            return "helps" if self.interval[0] > 0 else "hurts"
         return "no difference shown"
 
 
@@ -178,16 +182,17 @@ def declared(example: Example, artifact: Artifact) -> dict[str, Any]:
 
 def _paired(judged: _Judged, weights: Floats) -> Paired:
     gain = judged.second.astype(np.float64) - judged.first
-    texts = weights.shape[1]
-    gains = weights @ np.bincount(judged.text, gain, texts)
-    rows = weights @ np.bincount(judged.text, minlength=texts)
+    texts = len(np.unique(judged.text))
+    gains = weights @ np.bincount(judged.text, gain, weights.shape[1])
+    rows = weights @ np.bincount(judged.text, minlength=weights.shape[1])
     with np.errstate(invalid="ignore", divide="ignore"):
-        between = interval(gains / rows)
+        between = interval(gains / rows, texts)
     return Paired(
         rows=len(gain),
+        texts=texts,
         without=float(judged.first.mean()),
         with_examples=float(judged.second.mean()),
         difference=float(gain.mean()),
         interval=between,
-        p_value=mcnemar_p(judged.first, judged.second),
+        p_value=mcnemar_p(judged.first, judged.second, judged.text),
     )

@@ -12,7 +12,7 @@ from typing import Any
 from . import page
 from . import report_tables as tables
 from .methods import MAJORITY
-from .page import Markup, count, interval, plural, share, table
+from .page import Markup, between, count, plural, share, table
 from .report_field import field_section
 from .report_tables import Report, meaning, overall
 
@@ -27,13 +27,15 @@ _GUIDE = (
     (
         "95 % interval:",
         "between which values the figure would likely be on other texts of this kind. Whether two methods "
-        "differ is for the paired tests to say; overlapping intervals do not decide it.",
+        "differ is for the paired tests to say; overlapping intervals do not decide it. From too few "
+        "distinct texts there is none, and no p-value that rests on resampling them.",
     ),
     (
         "Calibration error (ECE):",
         "how far stated probabilities are from what happens. Of the answers given with .8, 80 % should be "
         "right. A small sample shows some error by chance; <b>by chance up to</b> says how much a perfect "
-        "model may show.",
+        "model may show, and the charts have intervals, if all texts are different: of repeated texts chance "
+        "does more than they say.",
     ),
     (
         "Log loss",
@@ -87,7 +89,7 @@ def _summary(report: Report) -> Markup:
     lead = f"On {texts} that nothing was fitted on, " if report["fit"] else f"On {texts}, "
     words = (
         f"{lead}{share(figures['accuracy'])} of {count(figures['rows'])} answers were right (95 % interval "
-        f"{interval(figures['intervals']['accuracy'], share)})."
+        f"{between(figures['intervals']['accuracy'], share)})."
     )
     if base:
         words += f" Always giving the most frequent label would reach {share(base['accuracy'])}."
@@ -169,10 +171,11 @@ def _definitions(report: Report) -> Markup:
     known = report["definitions"]
     words = (
         f"Judged on: {known['judged_on']}. Intervals are the {100 * known['interval']:g} % percentile "
-        f"intervals of {known['resamples']} resamples of texts, paired between methods. ECE: up to "
+        f"intervals of {known['resamples']} resamples of texts, paired between methods; there are none of "
+        f"fewer than {known['least_texts']} distinct texts. ECE: up to "
         f"{known['ece_bins']} bins of equal mass that never part equal probabilities. Log loss in nats. "
         "Brier: half the squared distance between probabilities and label. Risk-coverage area: the mean "
-        "error rate over all shares. Accuracy within one field is compared by an exact McNemar test, all "
-        "else by resampling; p-values are corrected by Holm's method."
+        "error rate over all shares. Accuracy within one field is compared by an exact McNemar test, a "
+        "distinct text being one trial, all else by resampling; p-values are corrected by Holm's method."
     )
     return page.section("Definitions", [page.paragraph(words)])

@@ -8,13 +8,13 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from . import page
+from .bootstrap import SIGNIFICANT
 from .methods import CHOSEN, MAJORITY, WRITTEN
-from .page import Cell, Markup, count, interval, number, p_value, plural, share, table
+from .page import Cell, Markup, between, count, number, p_value, plural, share, table
 
 Report: TypeAlias = Mapping[str, Any]
 """A report as `report.json` has it."""
 
-SIGNIFICANT = 0.05
 METHODS = {
     MAJORITY: "always the most frequent label: what an answer that reads nothing would reach",
     WRITTEN: "the same model writing the JSON itself, held to the schema by llguidance",
@@ -68,7 +68,7 @@ def _glance(figures: Mapping[str, Any], majority: Mapping[str, Any] | None) -> l
     return [
         count(figures["rows"]),
         share(figures["accuracy"]),
-        interval(figures["intervals"]["accuracy"], share),
+        between(figures["intervals"]["accuracy"], share),
         share(majority["accuracy"]) if majority else "–",
         number(figures["macro_f1"]),
         number(figures["log_loss"], 3),
@@ -101,13 +101,13 @@ def method_table(methods: Mapping[str, Any], main: str) -> Markup:
             [
                 page.strong(name) if name == main else name,
                 share(figures["accuracy"]),
-                interval(spans["accuracy"], share),
+                between(spans["accuracy"], share),
                 number(figures["macro_f1"]),
                 count(figures["unanswered"]),
                 number(figures["log_loss"], 3),
                 number(figures["brier"], 3),
                 number(figures["ece"], 3),
-                interval(spans.get("ece"), lambda value: number(value, 3)),
+                between(spans["ece"], lambda value: number(value, 3)) if "ece" in spans else page.MISSING,
                 number(band[1] if band else None, 3),
                 number(curve["area"] if curve else None, 3),
                 *([number(figures["auroc"])] if ranked else []),
@@ -148,10 +148,10 @@ def _comparison_table(comparisons: Sequence[Mapping[str, Any]], *, with_field: b
                 one["first"],
                 one["second"],
                 shape(one["difference"]),
-                interval(one["interval"], shape),
+                between(one["interval"], shape),
                 p_value(one["p"]),
                 p_value(one["holm"]),
-                page.strong("yes") if one["holm"] < SIGNIFICANT else "not shown",
+                _different(one["holm"]),
                 one["test"],
             ]
         )
@@ -161,6 +161,12 @@ def _comparison_table(comparisons: Sequence[Mapping[str, Any]], *, with_field: b
         "test",
     ]  # fmt: skip
     return table(header, rows, numeric_from=len(field) + 3)
+
+
+def _different(p: float | None) -> Cell:
+    if p is None:
+        return page.FEW
+    return page.strong("yes") if p < SIGNIFICANT else "not shown"
 
 
 def calibration(report: Report) -> Markup:
@@ -202,7 +208,7 @@ def thresholds(report: Report) -> Markup:
     claim = (
         f"With {100 * report['confidence']:g} % confidence, at least {100 * report['precision']:g} % of the "
         "answers at or above a field's threshold are right. Thresholds were tested from the strictest down, "
-        "each by an exact binomial bound on its precision, and the last one before the first failure is kept. "
+        "each by an exact binomial bound on precision, and the last one before the first failure is kept. "
         "A text that the data repeats is one trial, right only if all its answers there are."
     )
     rows: list[list[Cell]] = []
@@ -323,7 +329,7 @@ def examples(report: Report) -> Markup:
             count(one["rows"]),
             f"{share(one['without'])} → {share(one['with_examples'])}",
             share(one["difference"], signed=True),
-            interval(one["interval"], lambda value: share(value, signed=True)),
+            between(one["interval"], lambda value: share(value, signed=True)),
             p_value(one["p_value"]),
         ]
         for name, one in named

@@ -190,6 +190,21 @@ def test_a_handful_of_texts_is_judged_and_fits_nothing(texts):
     assert {field.selection.chosen for field in few.fields} == {"nothing"}
 
 
+@pytest.mark.parametrize("texts", [1, 3, 19])
+def test_copies_of_a_handful_of_texts_are_a_handful_of_texts(texts):
+    """Hundreds of rows, and still no interval, no resampled p-value and no threshold."""
+    run = measured(300, baseline=False)
+    few = evaluate(replace(run, group=np.arange(300) % texts), seed=0, fit=False, **PROMISE)
+    for figures in [*few.overall.values(), *(m for field in few.fields for m in field.methods.values())]:
+        assert figures.texts == texts
+        assert set(figures.intervals.values()) == {None}
+    for test in few.comparisons:
+        assert (test.texts, test.interval) == (texts, None)
+        assert (test.p is None) == (test.holm is None) == (test.test == "bootstrap")
+        assert test.p is None or test.p >= 2.0 ** (1 - texts)
+    assert {t.family for t in few.comparisons if t.figure == "log_loss"} == {0}
+
+
 def test_what_is_stored_is_the_chosen_fit_of_each_field(run):
     urgent = {True: [(["t"], [","])], False: [(["f"], [","])]}
     artifact = make_artifact({"urgent": urgent, "topic": spelled("a", "b", "c", "d", "e")})

@@ -72,8 +72,8 @@ def test_a_resample_without_any_row_of_a_field_does_not_spoil_the_interval():
     answers, expected = sample(0, rows=1)
     figures = every_figure(answers, expected, np.array([0]), bootstrap.draw(3, 0))
     assert np.isnan(figures["accuracy"]).any()
-    assert bootstrap.interval(figures["accuracy"]) is not None
-    assert bootstrap.interval(figures["auroc"]) is None
+    assert bootstrap.interval(figures["accuracy"], 90) is not None
+    assert bootstrap.interval(figures["auroc"], 90) is None
 
 
 def test_the_interval_of_accuracy_covers_the_truth_about_as_often_as_stated():
@@ -82,7 +82,7 @@ def test_the_interval_of_accuracy_covers_the_truth_about_as_often_as_stated():
     for seed in range(120):
         scored = Scored(rng.random(100) < 0.7, None, None, None)
         values = bootstrap.resampled(scored, np.arange(100), bootstrap.draw(100, seed))["accuracy"]
-        low, high = bootstrap.interval(values)
+        low, high = bootstrap.interval(values, 100)
         covered += low <= 0.7 <= high
     assert covered >= 105
 
@@ -113,7 +113,26 @@ def test_mcnemar_counts_the_outcomes_that_are_no_likelier(only_first, only_secon
     pairs = only_first + only_second
     ways = [math.comb(pairs, wins) for wins in range(pairs + 1)]
     extreme = sum(way for way in ways if way <= ways[only_first])
-    assert bootstrap.mcnemar_p(first, second) == pytest.approx(extreme / 2**pairs)
+    assert bootstrap.mcnemar_p(first, second, np.arange(len(first))) == pytest.approx(extreme / 2**pairs)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_copies_of_a_text_are_one_trial_of_mcnemar(seed):
+    rng = np.random.default_rng(seed)
+    first, second = rng.random(40) < 0.8, rng.random(40) < 0.5
+    text = rng.permutation(np.repeat(np.arange(40), 5))
+    once = bootstrap.mcnemar_p(first, second, np.arange(40))
+    assert bootstrap.mcnemar_p(first[text], second[text], text) == once < 1
+    better, worse = np.ones(20, dtype=bool), np.zeros(20, dtype=bool)
+    assert bootstrap.mcnemar_p(better, worse, np.zeros(20, dtype=int)) == 1
+
+
+def test_a_text_counts_for_the_method_with_more_right_answers_to_it():
+    text = np.repeat(np.arange(6), 3)
+    first = np.tile([True, True, False], 6)
+    second = np.tile([True, False, False], 6)
+    assert bootstrap.mcnemar_p(first, second, text) == 2 / 2**6
+    assert bootstrap.mcnemar_p(first, first[::-1], text) == 1
 
 
 def test_holm_by_hand():
@@ -132,10 +151,23 @@ def test_holm_rejects_what_stepping_down_rejects(seed):
 
 
 def test_equal_methods_do_not_differ_and_far_ones_do_in_any_family():
-    assert bootstrap.bootstrap_p(np.zeros(1000)) == 1.0
+    assert bootstrap.bootstrap_p(np.zeros(1000), 100) == 1.0
     clear = np.random.default_rng(0).normal(1, 0.1, 1000)
-    assert bootstrap.bootstrap_p(clear) < 1e-6
-    assert bootstrap.bootstrap_p(-clear) == bootstrap.bootstrap_p(clear)
+    assert bootstrap.bootstrap_p(clear, 100) < 1e-6
+    assert bootstrap.bootstrap_p(-clear, 100) == bootstrap.bootstrap_p(clear, 100)
+
+
+@pytest.mark.parametrize("texts", [20, 25, 40])
+def test_no_p_value_is_smaller_than_flipping_signs_could_show(texts):
+    clear = np.random.default_rng(0).normal(1, 1e-3, 1000)
+    assert bootstrap.bootstrap_p(clear, texts) == 2 / 2**texts
+
+
+@pytest.mark.parametrize("texts", range(bootstrap.MIN_TEXTS))
+def test_a_handful_of_texts_has_no_interval_and_no_resampled_p_value(texts):
+    values = np.random.default_rng(0).normal(1, 1e-3, 1000)
+    assert bootstrap.interval(values, texts) is None
+    assert bootstrap.bootstrap_p(values, texts) is None
 
 
 def test_a_paired_p_value_is_small_about_as_often_as_it_says_where_nothing_differs():
@@ -143,5 +175,5 @@ def test_a_paired_p_value_is_small_about_as_often_as_it_says_where_nothing_diffe
     small = 0
     for seed in range(200):
         difference = bootstrap.draw(60, seed) @ rng.normal(0, 1, 60) / 60
-        small += bootstrap.bootstrap_p(difference) <= 0.05
+        small += bootstrap.bootstrap_p(difference, 60) <= 0.05
     assert small <= 22

@@ -42,7 +42,8 @@ def field(name, labels, seed, *, kind="enum", written=True):
     )
 
 
-def report(tables, *, fit=True, schema="support"):
+def report(tables, *, fit=True, schema="support", texts=TEXTS):
+    """A report of TEXTS rows, with copies where they have fewer distinct `texts`."""
     rng = np.random.default_rng(1)
     measured = Measured(
         schema=schema,
@@ -52,7 +53,7 @@ def report(tables, *, fit=True, schema="support"):
         data="cd" * 32,
         weights="ef" * 32,
         texts=TEXTS,
-        group=np.arange(TEXTS),
+        group=np.arange(TEXTS) % texts,
         tables=tuple(tables),
         prefill_ms=rng.gamma(9, 40, TEXTS),
         tree_ms=rng.gamma(9, 9, TEXTS),
@@ -226,10 +227,19 @@ def test_a_field_without_labels_is_named_and_has_no_figures():
     assert "No labelled text was left to judge this field on." in page.text
 
 
+def test_a_handful_of_texts_is_told_as_that_on_the_page():
+    names = ["f", "g"]
+    whole = report([field(name, ["a", "b", "c"], 1) for name in names], fit=False, texts=7)
+    page = Page(html(whole | extras(names))).text
+    assert "answers were right (95 % interval – (too few texts))" in page
+    assert "fewer than 20 distinct texts" in page
+    assert page.count("too few texts") > 10
+
+
 def test_what_was_not_measured_is_a_dash_and_small_numbers_are_readable():
     assert (number(None), share(None), interval(None, share)) == ("–", "–", "–")
     assert number(-0.5, 1) == "\u22120.5"
     assert share(0.1234) == "12.3 %"
     assert share(0.01, signed=True) == "+1.0 %"
     assert interval([0.1, 0.2], share) == "10.0 to 20.0 %"
-    assert (p_value(0.0001), p_value(0.04)) == ("< .001", "0.040")
+    assert (p_value(0.0001), p_value(0.04), p_value(None)) == ("<.001", "0.040", "–")

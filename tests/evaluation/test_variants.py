@@ -181,7 +181,8 @@ def test_a_proposal_is_a_declaration_that_compiles_to_what_was_measured(
         ]
     assert found.fields["urgent"].rows == len(hits) == 6
     assert found.fields["urgent"].with_examples == pytest.approx(np.mean(hits))
-    assert found.overall.rows == 18
+    assert (found.overall.rows, found.overall.texts) == (18, 12)
+    assert (found.overall.interval, found.overall.verdict) == (None, "too few texts to tell")
     assert "unasked" not in found.fields
     definition = {
         f.name: {"type": f.type, "description": f.description, "choices": [c.value for c in f.candidates]}
@@ -193,13 +194,15 @@ def test_a_proposal_is_a_declaration_that_compiles_to_what_was_measured(
 
 
 @pytest.mark.parametrize(
-    ("between", "verdict"),
+    ("between", "p", "verdict"),
     [
-        ((0.01, 0.2), "helps"),
-        ((-0.2, -0.01), "hurts"),
-        ((-0.1, 0.2), "no difference shown"),
-        (None, "no difference shown"),
+        ((0.01, 0.2), 0.04, "helps"),
+        ((-0.2, -0.01), 0.04, "hurts"),
+        ((0.01, 0.2), 0.06, "no difference shown"),
+        ((-0.2, -0.01), 0.06, "no difference shown"),
+        ((-0.1, 0.2), 0.04, "no difference shown"),
+        (None, 0.04, "too few texts to tell"),
     ],
 )
-def test_examples_help_only_where_the_interval_says_so(between, verdict):
-    assert Paired(10, 0.5, 0.6, 0.1, between, 0.2).verdict == verdict
+def test_examples_help_only_where_the_interval_and_the_exact_test_say_so(between, p, verdict):
+    assert Paired(30, 25, 0.5, 0.6, 0.1, between, p).verdict == verdict
