@@ -139,7 +139,7 @@ def select(
     best = min(losses, key=lambda name: float(losses[name].mean()))
     above = {name: losses[name] - losses[best] for name in METHODS if name in losses}
     excess = {name: float(extra.mean()) for name, extra in above.items()}
-    error = {name: float(extra.std(ddof=1) / math.sqrt(len(extra))) for name, extra in above.items()}
+    error = {name: standard_error(extra, group) for name, extra in above.items()}
     return Selection(
         rows=len(expected),
         fits={name: fits[name] for name in above},
@@ -149,6 +149,13 @@ def select(
         excess=excess,
         error=error,
     )
+
+
+def standard_error(values: Floats, group: Ints) -> float:
+    """That of the mean of row values, where rows of one text may be as alike as they like."""
+    distinct, index = np.unique(group, return_inverse=True)
+    sums = np.bincount(index, values - values.mean())
+    return math.sqrt(float(sums @ sums) * len(distinct) / (len(distinct) - 1)) / len(values)
 
 
 def _out_of_fold(scores: Floats, expected: Ints, fold: Ints, start: float, spread: float | None) -> Floats:

@@ -168,3 +168,12 @@ def test_a_fit_is_the_same_for_the_same_seed():
     scores, expected = drawn(np.random.default_rng(11), 80, 4, bias=1.0)
     once, again = (fit.select(scores, expected, np.arange(80), 1.0, None, 5) for _ in range(2))
     assert once == again
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_copies_of_texts_make_no_standard_error_smaller(seed):
+    values = np.random.default_rng(seed).normal(0, 1, 40)
+    once = values.std(ddof=1) / np.sqrt(40)
+    assert fit.standard_error(values, np.arange(40)) == pytest.approx(once)
+    text = np.random.default_rng(seed).permutation(np.repeat(np.arange(40), 7))
+    assert fit.standard_error(values[text], text) == pytest.approx(once)
