@@ -2,9 +2,10 @@
 
 A distinct text is one trial, however many copies of it there are: it is right where all its answers at or
 above the threshold are. Candidates are fixed shares of the held-out texts, the surest first, and never
-depend on which answers were right. Each is tested in that order: it passes when the Clopper-Pearson lower bound of its precision reaches
-the wanted one. The last before the first failure is kept (fixed-sequence testing), so the chance that its
-true precision is lower stays within 1 - confidence; picking the lowest that passes would not keep it there.
+depend on which answers were right. Each is tested in that order: it passes when the Clopper-Pearson lower
+bound of its precision reaches the wanted one. The last before the first failure is kept (fixed-sequence
+testing), so the chance that its true precision is lower stays within 1 - confidence; picking the lowest that
+passes would not keep it there.
 """
 
 from __future__ import annotations
