@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -12,11 +13,31 @@ from typing import Annotated, TypeAlias
 import typer
 from pcdc_runtime.errors import ExtraMissingError
 
-from .common import ArtifactPath, Model, app, as_path, ends_cleanly, on_terminal, print_json, put, tell
+from .common import (
+    ArtifactPath,
+    Model,
+    app,
+    as_path,
+    ends_cleanly,
+    finish,
+    on_terminal,
+    print_json,
+    put,
+    tell,
+)
 
 NOTE_SECONDS = 20.0
+MAX_SEED = 2**53 - 1
+"""What every reader of JSON reads as the same number."""
 
 _Watch: TypeAlias = Callable[[str, int, int], None]
+
+
+def _number(given: float) -> float:
+    # Between two limits as no number is, it would pass both.
+    if math.isnan(given):
+        raise typer.BadParameter("nan is no number")
+    return given
 
 
 @app.command("eval")
@@ -39,15 +60,25 @@ def evaluate(
     limit: Annotated[
         int | None, typer.Option("--limit", min=1, help="Measure so many texts, drawn by the seed.")
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of every draw: texts, splits, intervals.")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", min=0, max=MAX_SEED, help="Of every draw: texts, splits, intervals.")
+    ] = 0,
     fit: Annotated[
         bool, typer.Option("--fit", help="Fit a calibration and write it beside the artifact.")
     ] = False,
     precision: Annotated[
-        float, typer.Option("--precision", min=0.5, max=0.9999, help="What answers above a threshold reach.")
+        float,
+        typer.Option(
+            "--precision",
+            min=0.5,
+            max=0.9999,
+            callback=_number,
+            help="What answers above a threshold reach.",
+        ),
     ] = 0.95,
     confidence: Annotated[
-        float, typer.Option("--confidence", min=0.5, max=0.9999, help="Of that claim.")
+        float,
+        typer.Option("--confidence", min=0.5, max=0.9999, callback=_number, help="Of that claim."),
     ] = 0.95,
     baseline: Annotated[
         bool,
@@ -125,6 +156,7 @@ def evaluate(
         put(summary(outcome.report, terminal=on_terminal(sys.stdout)), end="")
     for file in outcome.files:
         typer.echo(f"written: {file}", err=True)
+    finish(outcome.problems)
 
 
 class _Notes:
@@ -134,11 +166,11 @@ class _Notes:
         self._told = ("", 0.0)
 
     def watch(self, what: str, done: int, of: int) -> None:
-        """Told before each text and at the end."""
+        """Told before each text and at the end; `of` is 0 where it is not known."""
         now = time.monotonic()
         if self._told[0] != what or now - self._told[1] >= NOTE_SECONDS:
             self._told = (what, now)
-            typer.echo(f"note: {what}: {done} of {of} texts", err=True)
+            typer.echo(f"note: {what}: {done} of {of} texts" if of else f"note: {what}", err=True)
 
 
 @contextmanager
@@ -156,7 +188,11 @@ def _progress() -> Iterator[_Watch]:
 
         def watch(what: str, done: int, of: int) -> None:
             if what not in tasks:
-                tasks[what] = bars.add_task(what, total=of)
-            bars.update(tasks[what], completed=done, total=of)
+                for task in bars.tasks:
+                    # What had no known end has ended when something else begins.
+                    bars.update(task.id, total=task.total or 1, completed=task.total or 1)
+                tasks[what] = bars.add_task(what, total=of or None)
+            if of:
+                bars.update(tasks[what], completed=done, total=of)
 
         yield watch

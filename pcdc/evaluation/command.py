@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from glob import escape
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,22 +14,22 @@ import numpy as np
 from pcdc_runtime import artifact as artifact_file
 from pcdc_runtime import calibration as calibration_file
 from pcdc_runtime.artifact import Artifact
-from pcdc_runtime.errors import ExtraMissingError
-from pcdc_runtime.storage import write_atomic
+from pcdc_runtime.errors import CalibrationError, ExtraMissingError
+from pcdc_runtime.storage import sweep, write_atomic
 
-from pcdc.diagnostics import Diagnostic, Location, SchemaError, finding, has_errors
+from pcdc.diagnostics import Diagnostic, Location, SchemaError, finding, from_error, has_errors
 from pcdc.prompt import Target
 from pcdc.schema import Example
 
 from .evaluation import Evaluation, calibration_of, evaluate
-from .kept import Kept, unwritable
+from .kept import Kept, ReportError, see_outputs, unwritable
 from .measure import CONTENT_FREE, Scored, TooLong, Watch, Written, measure, tabulate, write
 from .opening import Opening
 from .permute import permute
 from .propose import choose, try_examples
 from .recompile import target_of
 from .report import html
-from .rows import Row, read_rows, same_text, unlabelled
+from .rows import MAX_FINDINGS, Row, read_data, same_text, unlabelled
 
 TOLD = 20
 KEPT, JSON_REPORT, HTML_REPORT = "scores.jsonl", "report.json", "report.html"
@@ -65,13 +65,26 @@ class Options:
         """Where everything is written but the calibration."""
         return self.out or Path("report") / self.artifact.stem
 
+    @property
+    def outputs(self) -> tuple[Path, ...]:
+        """Every file that is written, the calibration last and only with `fit`."""
+        names = (KEPT, JSON_REPORT, HTML_REPORT)
+        calibration = (calibration_file.calibration_path(self.artifact),) if self.fit else ()
+        return (*(self.folder / name for name in names), *calibration)
+
+    @property
+    def inputs(self) -> tuple[Path, ...]:
+        """Every file that is read."""
+        return (self.artifact, self.data, *((self.examples_from,) if self.examples_from else ()))
+
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an evaluation gave: the report as JSON, and the files that hold it."""
+    """What an evaluation gave: the report as JSON, the files that hold it, and why others could not."""
 
     report: dict[str, Any]
     files: tuple[Path, ...]
+    problems: tuple[Diagnostic, ...]
 
 
 @dataclass(frozen=True)
@@ -106,13 +119,17 @@ class _Run:
 
 def run(options: Options, say: Say, watch: Watch) -> Outcome:
     """Measure, judge and write. Raises DataError, ReportError, and what loading artifact and model raises."""
+    see_outputs(options.folder, options.outputs, options.inputs)
+    for path in (*options.outputs, calibration_file.calibration_path(options.artifact)):
+        sweep(path.parent, escape(path.name))
     artifact = artifact_file.read(options.artifact)
     if options.baseline:
         _need("llguidance")
-    data = _data(options, artifact)
-    trial = _trial(options, artifact, data.rows)
+    data = _data(options, artifact, watch)
+    trial = _trial(options, artifact, data.rows, watch)
     target = target_of(artifact, options.model) if options.permute or trial else None
     say(unlabelled(data.rows, artifact, options.data))
+    watch("reading the model's files", 0, 0)
     with Opening(artifact, options.model) as opening, Kept(options.folder / KEPT) as kept:
         one = _Run(options, artifact, opening, kept, watch)
         rows, scored, skipped = _scored(one, data.rows)
@@ -131,6 +148,7 @@ def run(options: Options, say: Say, watch: Watch) -> Outcome:
             weights=opening.weights,
         )
         more = _variants(one, rows, target, trial)
+    watch("judging", 0, 0)
     evaluation = evaluate(
         measured,
         seed=options.seed,
@@ -139,12 +157,13 @@ def run(options: Options, say: Say, watch: Watch) -> Outcome:
         confidence=options.confidence,
     )
     report = evaluation.to_dict() | {"run": _provenance(options, data, len(rows), skipped)} | more
-    return Outcome(report, _written_files(options, artifact, evaluation, report))
+    watch("writing the report", 0, 0)
+    return _outcome(options, artifact, evaluation, report)
 
 
-def _data(options: Options, artifact: Artifact) -> _Data:
+def _data(options: Options, artifact: Artifact, watch: Watch) -> _Data:
     """The rows of the data file, without those whose text the artifact shows as an example, drawn by seed."""
-    rows = _rows(options.data, artifact)
+    rows, digest = _rows(options.data, artifact, watch)
     shown = {same_text(example.context) for example in artifact.examples}
     unseen = [row for row in rows if same_text(row.context) not in shown]
     if not unseen:
@@ -152,15 +171,16 @@ def _data(options: Options, artifact: Artifact) -> _Data:
         raise DataError([finding("PCDC723", None, str(options.data), fact, "", "measure it on other texts")])
     drawn = np.random.default_rng([options.seed, 10]).permutation(len(unseen))[: options.limit]
     chosen = tuple(unseen[n] for n in sorted(drawn.tolist()))
-    digest = hashlib.sha256(options.data.read_bytes()).hexdigest()
     return _Data(chosen, len(rows), len(rows) - len(unseen), digest)
 
 
-def _rows(path: Path, artifact: Artifact) -> tuple[Row, ...]:
-    rows, diagnostics = read_rows(path, artifact)
+def _rows(path: Path, artifact: Artifact, watch: Watch) -> tuple[tuple[Row, ...], str]:
+    """The rows of a file, and the sha256 of the bytes that they were read from."""
+    watch(f"reading {path.name}", 0, 0)
+    data, diagnostics = read_data(path, artifact)
     if has_errors(diagnostics):
         raise DataError(capped(diagnostics))
-    return rows
+    return data.rows, data.sha256
 
 
 def capped(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
@@ -169,16 +189,20 @@ def capped(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
     if rest:
         first = rest[0]
         subject = first.location.path if first.location else first.subject
-        fact, limit = f"has {len(rest)} more mistakes from here on", f"the first {TOLD} are named"
+        many = f"{len(rest)} more mistakes from here on"
+        fact = (
+            f"has {many}" if len(diagnostics) < MAX_FINDINGS else f"has at least {many}; the rest is not read"
+        )
+        limit = f"the first {TOLD} are named"
         told.append(finding("PCDC720", first.location, subject, fact, limit))
     return told
 
 
-def _trial(options: Options, artifact: Artifact, rows: Sequence[Row]) -> _Trial | None:
+def _trial(options: Options, artifact: Artifact, rows: Sequence[Row], watch: Watch) -> _Trial | None:
     """Examples from the file of training texts, none of which is a text of the data."""
     if options.examples_from is None:
         return None
-    train = _rows(options.examples_from, artifact)
+    train, _ = _rows(options.examples_from, artifact, watch)
     measured = {same_text(row.context) for row in rows}
     apart = [row for row in train if same_text(row.context) not in measured]
     if not apart:
@@ -205,9 +229,8 @@ def _too_long(path: Path, row: Row, why: TooLong) -> Diagnostic:
 
 def _written(one: _Run, rows: Sequence[Row]) -> list[Written]:
     contexts = [row.context for row in rows]
-    written = write(one.artifact, contexts, one.opening, one.kept, one.watch)
     # What the model writes is shorter than the deepest path that was scored, which did fit.
-    return [found for found in written if isinstance(found, Written)]
+    return write(one.artifact, contexts, one.opening, one.kept, one.watch)
 
 
 def _variants(one: _Run, rows: Sequence[Row], target: Target | None, trial: _Trial | None) -> dict[str, Any]:
@@ -258,21 +281,32 @@ def _provenance(
     }
 
 
-def _written_files(
-    options: Options, artifact: Artifact, evaluation: Evaluation, report: dict[str, Any]
-) -> tuple[Path, ...]:
+def _outcome(options: Options, artifact: Artifact, evaluation: Evaluation, report: dict[str, Any]) -> Outcome:
+    """Each file is written where it can be: what was measured is not lost with one of them."""
     text = json.dumps(report, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
-    files = {options.folder / JSON_REPORT: text, options.folder / HTML_REPORT: html(report)}
-    written = dict[Path, bytes]({path: content.encode("utf-8", "replace") for path, content in files.items()})
-    if options.fit:
-        fitted = calibration_of(evaluation, artifact)
-        written[calibration_file.calibration_path(options.artifact)] = calibration_file.dumps(fitted)
-    for path, content in written.items():
+    contents: dict[str, Callable[[], bytes]] = {
+        JSON_REPORT: lambda: text.encode("utf-8", "replace"),
+        HTML_REPORT: lambda: html(report).encode("utf-8", "replace"),
+    }
+
+    def calibration() -> bytes:
+        return calibration_file.dumps(calibration_of(evaluation, artifact))
+
+    written, problems = list[Path](), list[Diagnostic]()
+    for path in options.outputs[1:]:
         try:
-            write_atomic(path, content)
+            write_atomic(path, contents.get(path.name, calibration)())
         except OSError as error:
-            raise unwritable(path, error) from error
-    return tuple(written)
+            problems.append(from_error(unwritable(path, error)))
+        except CalibrationError as error:
+            fact, help = (
+                f"is not written: it {error.fact}",
+                "the report is; a calibration that was there stays",
+            )
+            problems.append(from_error(ReportError(str(path), fact, error.limit, help)))
+        else:
+            written.append(path)
+    return Outcome(report, tuple(written), tuple(problems))
 
 
 def _need(module: str) -> None:

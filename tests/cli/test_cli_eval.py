@@ -9,6 +9,7 @@ import time
 import pytest
 from command_line import ENVIRONMENT, PROGRAM
 from pcdc_runtime.calibration import calibration_path, read
+from pcdc_runtime.errors import CalibrationError
 
 LABELS = ("BILLING", "BILLING_DISPUTE", "TECH", "a b)")
 
@@ -41,7 +42,7 @@ def evaluate(pcdc, artifact, tiny, tmp_path):
     copy.write_bytes(artifact.read_bytes())
 
     def call(data, *more):
-        return pcdc("eval", copy, data, "--model", tiny, "--out", tmp_path / "report", *more)
+        return pcdc("eval", call.artifact, data, "--model", tiny, "--out", tmp_path / "report", *more)
 
     call.artifact = copy
     call.report = tmp_path / "report"
@@ -236,3 +237,111 @@ def test_a_run_that_is_ended_goes_on_where_it_was(evaluate, tiny, tmp_path, by, 
     assert scores.read_bytes().startswith(whole)
     records = [json.loads(line) for line in scores.read_bytes().splitlines()]
     assert len({record["key"] for record in records}) == len(records) == 300 + 4
+
+
+@pytest.mark.parametrize("link", [os.symlink, os.link, os.rename])
+def test_data_is_never_written_to(evaluate, data, link):
+    evaluate.report.mkdir()
+    place = evaluate.report / "scores.jsonl"
+    before = data.read_bytes()
+    link(data, place)
+    done = evaluate(place)
+    assert done.exit_code == 2, done.output
+    assert "error[PCDC712]" in done.stderr
+    assert "which it reads" in done.stderr
+    assert place.read_bytes() == before
+
+
+@pytest.mark.parametrize("output", ["report.json", "report.html"])
+def test_an_artifact_is_never_written_to(evaluate, data, output):
+    evaluate.report.mkdir()
+    evaluate.artifact = evaluate.artifact.rename(evaluate.report / output)
+    before = evaluate.artifact.read_bytes()
+    done = evaluate(data)
+    assert done.exit_code == 2, done.output
+    assert "which it reads" in done.stderr
+    assert evaluate.artifact.read_bytes() == before
+
+
+def test_training_texts_are_never_written_to(evaluate, data, tmp_path):
+    (tmp_path / "report").mkdir()
+    train = evaluate.report / "scores.jsonl"
+    train.write_text("\n".join(lines(9, first=50)), encoding="utf-8")
+    before = train.read_bytes()
+    for more in (("--examples-from", train), ()):
+        done = evaluate(data, *more)
+        assert done.exit_code == 2, done.output
+        assert "error[PCDC712]" in done.stderr
+        assert train.read_bytes() == before
+
+
+def test_a_folder_that_is_a_file_and_a_file_that_is_a_folder_are_told_first(evaluate, data, tmp_path):
+    (tmp_path / "report").write_text("", encoding="utf-8")
+    assert "is a file, not a folder" in evaluate(data).stderr
+    (tmp_path / "report").unlink()
+    (tmp_path / "report" / "report.html").mkdir(parents=True)
+    done = evaluate(data)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "report.html, is a folder where a file is to be written" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "option", [("--seed", 2**53), ("--seed", -1), ("--precision", "nan"), ("--confidence", "nan")]
+)
+def test_a_number_that_no_report_can_hold_is_refused_first(evaluate, data, option):
+    done = evaluate(data, *option)
+    assert done.exit_code == 2
+    assert not evaluate.report.exists()
+
+
+def test_the_largest_seed_is_fitted_with(evaluate, data):
+    done = evaluate(data, "--fit", "--seed", 2**53 - 1)
+    assert done.exit_code == 0, done.output
+    assert read(calibration_path(evaluate.artifact)).seed == 2**53 - 1
+
+
+def test_a_refused_calibration_leaves_the_report(evaluate, data, monkeypatch):
+    def refuse(_):
+        raise CalibrationError("calibration", "has a number out of range")
+
+    monkeypatch.setattr("pcdc.evaluation.command.calibration_file.dumps", refuse)
+    done = evaluate(data, "--fit")
+    assert done.exit_code == 2
+    assert "error[PCDC712]" in done.stderr
+    assert "is not written: it has a number out of range" in done.stderr
+    assert "department" in done.stdout
+    for name in ("report.json", "report.html"):
+        assert f"written: {evaluate.report / name}" in done.stderr
+    assert not calibration_path(evaluate.artifact).exists()
+
+
+def test_a_calibration_without_a_place_leaves_the_report(evaluate, data):
+    calibration_path(evaluate.artifact).mkdir()
+    evaluate(data)
+    assert (evaluate.report / "report.json").is_file()
+    assert evaluate(data, "--fit").exit_code == 2
+
+
+def test_what_a_killed_run_left_is_swept_and_nothing_else(evaluate, data):
+    evaluate.report.mkdir()
+    beside = calibration_path(evaluate.artifact)
+    random = "0123456789abcdef"
+    own = [
+        *(evaluate.report / f".{name}.{random}.tmp" for name in ("report.json", "report.html")),
+        beside.with_name(f".{beside.name}.{random}.tmp"),
+    ]
+    others = [evaluate.report / f".notes.{random}.tmp", evaluate.report / ".report.json.mine.tmp"]
+    for path in (*own, *others):
+        path.write_text("half", encoding="utf-8")
+    assert evaluate(data).exit_code == 0
+    assert [path.exists() for path in (*own, *others)] == [False] * 3 + [True] * 2
+
+
+def test_every_long_step_is_said(evaluate, data):
+    said = [line for line in evaluate(data).stderr.splitlines() if line.startswith("note: ")]
+    assert [line for line in said if "texts" not in line] == [
+        "note: reading data.jsonl",
+        "note: reading the model's files",
+        "note: judging",
+        "note: writing the report",
+    ]
