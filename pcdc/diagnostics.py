@@ -154,6 +154,9 @@ _WARNINGS = (
     ("PCDC532", "evaluation made for something else"),
     ("PCDC533", "field without a threshold"),
     ("PCDC534", "artifact out of date"),
+    ("PCDC535", "artifact not built"),
+    ("PCDC536", "field evaluated on few texts"),
+    ("PCDC537", "threshold of low precision or confidence"),
     ("PCDC541", "nothing to ignore"),
     ("PCDC610", "damaged artifact replaced"),
     ("PCDC613", "build log cannot be written"),
@@ -162,6 +165,9 @@ _WARNINGS = (
     ("PCDC614", "no file system events"),
     ("PCDC724", "field without labels in the data"),
     ("PCDC725", "text skipped, longer than the model's window"),
+    ("PCDC726", "calibration in use does not hold for a field"),
+    ("PCDC727", "figures on texts that a calibration was fitted on"),
+    ("PCDC728", "data that is not read"),
 )
 
 RULES: Mapping[str, Rule] = MappingProxyType(_rules())
@@ -250,11 +256,14 @@ def _block(d: Diagnostic, color: bool) -> str:
     tag = f"{d.severity}[{d.code}]"
     if color:
         tag = f"{_COLORS[d.severity]}{tag}{_RESET}"
-    line = f"{_where(d.location)}{tag}: {visible(d.subject)}, {visible(d.fact)}"
-    if d.limit:
-        line += f"; {visible(d.limit)}"
+    line = f"{_where(d.location)}{tag}: {visible(sentence(d))}"
     parts = [line, *([d.excerpt] if d.excerpt else []), *([f"  help: {visible(d.help)}"] if d.help else [])]
     return "\n".join(parts) + "\n"
+
+
+def sentence(d: Diagnostic) -> str:
+    """Subject, fact and limit as one line of a message."""
+    return f"{d.subject}, {d.fact}" + (f"; {d.limit}" if d.limit else "")
 
 
 def _where(place: Location | None) -> str:

@@ -22,7 +22,7 @@ from .keywords import (
 )
 from .labels import Declared, shown
 from .schema import CatalogUse, Choice, label_of
-from .source import Array, Node, Object, Report, Scalar, Unread, kind_of
+from .source import NOWHERE, Array, Node, Object, Report, Scalar, Unread, kind_of
 
 MAX_LEVELS = 64
 _INDEX = re.compile("0|[1-9][0-9]{0,8}")
@@ -40,12 +40,13 @@ class Expanded:
     """The choices below one schema node; None is a choice that was refused.
 
     `total` counts them also where they were too many to read. Where a branch could not be read, this is not
-    the `whole`: its choices are one None and not counted.
+    the `whole`: its choices are one None and not counted. `described_at` is the place of the description.
     """
 
     choices: tuple[Declared | None, ...]
     total: int
     description: str = ""
+    described_at: int = NOWHERE
     whole: bool = True
     uses: tuple[CatalogUse, ...] = ()
     few: Few | None = None
@@ -99,7 +100,9 @@ class Expansion:
             return None
         if kinds:
             self._check_fit(subject, node, kinds, found)
-        return replace(found, description=own or found.description)
+        if own:
+            return replace(found, description=own, described_at=node.members["description"].value.at)
+        return found
 
     def resolve(self, subject: str, reference: Scalar, trail: tuple[str, ...]) -> tuple[Node, str] | None:
         """The node that a `$ref` names and its pointer, or None after reporting why not."""
@@ -322,11 +325,12 @@ def _union(branches: Sequence[Expanded | None]) -> Expanded:
     total = sum(branch.total for branch in read)
     size = sum(max(branch.total, len(branch.choices)) for branch in read)
     choices = tuple(d for branch in read for d in branch.choices) if size <= MAX_CHOICES else ()
-    groups = [branch.description for branch in read if branch.total > 1]
+    groups = [(branch.description, branch.described_at) for branch in read if branch.total > 1]
+    description, described_at = groups[0] if len(groups) == 1 else ("", NOWHERE)
     whole = all(branch.whole for branch in read)
     uses = tuple(use for branch in read for use in branch.uses)
     few = next((branch.few for branch in read if branch.few), None)
-    return Expanded(choices, total, groups[0] if len(groups) == 1 else "", whole, uses, few)
+    return Expanded(choices, total, description, described_at, whole, uses, few)
 
 
 def _step(node: Node | None, token: str) -> Node | None:

@@ -156,7 +156,7 @@ def _declared(
         members = None if found is None else (found, "")
     declared = _fields(*members, expansion, report) if members else _Declared()
     own = root.get(SETTINGS)
-    ignored = read_ignored(own.get(IGNORE) if isinstance(own, Object) else None, report)
+    ignored = read_ignored(own.get(IGNORE) if isinstance(own, Object) else None, declared.asked, report)
     declared = replace(declared, settings=settings, ignored=ignored)
     return _with_examples(declared, own, examples, shapes, report)
 
@@ -342,8 +342,14 @@ def _field(name: str, found: Expanded, at: int, report: Report) -> Field:
         report.add("PCDC251", at, f"field {quoted(name)}", "has no description", limit, help)
     choices = tuple(d.choice for d in found.known)
     kinds = {type(choice.value) for choice in choices if choice.value is not None}
+    described = found.described_at
     return Field(
-        name, "boolean" if kinds == {bool} else "enum", found.description, choices, report.source.locate(at)
+        name=name,
+        type="boolean" if kinds == {bool} else "enum",
+        description=found.description,
+        choices=choices,
+        location=report.source.locate(at),
+        asked=report.source.locate(at if described == NOWHERE else described),
     )
 
 

@@ -45,13 +45,17 @@ class Choice:
 
 @dataclass(frozen=True)
 class Field:
-    """One closed question; choices stand in declaration order."""
+    """One closed question; choices stand in declaration order.
+
+    `location` is that of its name, `asked` that of its description.
+    """
 
     name: str
     type: FieldType
     description: str
     choices: tuple[Choice, ...]
     location: Location | None = field(default=None, compare=False)
+    asked: Location | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -85,11 +89,12 @@ class Example:
 
 @dataclass(frozen=True)
 class Ignored:
-    """A rule that a definition ignores, and why; `code` is a warning's."""
+    """A rule that a definition ignores, and why; `code` is a warning's, no `field` means all of them."""
 
     code: str
     reason: str
-    location: Location | None = field(default=None, compare=False)
+    field: str = ""
+    location: Location | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

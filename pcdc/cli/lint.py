@@ -30,6 +30,19 @@ class LintFormat(StrEnum):
 Codes = list[str] | None
 
 
+def _help_rule(code: str | None) -> None:
+    if code is None:
+        return
+    from pcdc.lint.pages import page
+    from pcdc.lint.select import UnknownCodeError
+
+    try:
+        put(page(code), end="")
+    except UnknownCodeError as error:
+        raise typer.BadParameter(str(error)) from None
+    raise typer.Exit
+
+
 @app.command()
 def lint(
     paths: Sources,
@@ -38,22 +51,42 @@ def lint(
     format: Annotated[
         LintFormat, typer.Option("--format", help="How findings are printed.")
     ] = LintFormat.text,
-    explain: Annotated[bool, typer.Option("--explain", help="List the tokens of every choice.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="List the tokens of every choice, and every threshold.")
+    ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Leave with 1 for warnings as well.")] = False,
     select: Annotated[
         Codes, typer.Option("--select", metavar="CODES", help="Only these warnings, such as PCDC515,PCDC25.")
     ] = None,
     ignore: Annotated[
-        Codes, typer.Option("--ignore", metavar="CODES", help="Not these warnings; repeatable.")
+        Codes,
+        typer.Option(
+            "--ignore", metavar="CODES", help="Not these warnings; PCDC53 are those about builds. Repeatable."
+        ),
+    ] = None,
+    help_rule: Annotated[
+        str | None,
+        typer.Option(
+            "--help-rule",
+            metavar="CODE",
+            callback=_help_rule,
+            is_eager=True,
+            help="Print a rule's page: what it finds, why it hurts, what to use instead.",
+        ),
     ] = None,
 ) -> None:
     """Check schemas before they are deployed. Needs no weights; writes nothing.
+
+    What --out holds is checked as well: PCDC535 tells that a schema is not built. Before a build, as in an
+    editor, leave such warnings out with --ignore PCDC53; before a deployment, keep them and add --strict.
 
     Examples:
 
         pcdc lint schemas/
 
-        pcdc lint support.json --explain --ignore PCDC515
+        pcdc lint support.json --explain --ignore PCDC53
+
+        pcdc lint --help-rule PCDC515
 
         pcdc lint schemas/ --strict --format sarif > lint.sarif
     """
@@ -82,7 +115,7 @@ def _print(report: LintReport, format: LintFormat, explain: bool) -> None:
             )
         ]
         found = json.loads(render_json(report.diagnostics))
-        print_json(report.to_dict() | {"diagnostics": found, "ignored": ignored})
+        print_json(report.to_dict(explain=explain) | {"diagnostics": found, "ignored": ignored})
     elif format is LintFormat.github:
         from pcdc.lint.formats import github
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from .linting import IgnoredFinding, LintReport, TargetView, lint
-from .registry import BUILT_RULES, COMPILED_RULES, SCHEMA_RULES, LintRule
+from .registry import BUILT_RULES, COMPILED_RULES, SCHEMA_RULES, UNBUILT_RULES, LintRule
 from .select import Selection, UnknownCodeError, selection
 
 __all__ = [
     "BUILT_RULES",
     "COMPILED_RULES",
     "SCHEMA_RULES",
+    "UNBUILT_RULES",
     "IgnoredFinding",
     "LintReport",
     "LintRule",

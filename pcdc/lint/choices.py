@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from pcdc.diagnostics import Diagnostic, finding, quoted
+from pcdc.diagnostics import Diagnostic, Location, finding, quoted
 from pcdc.schema import Choice, Field, Schema
 
 SHOWN = 3
@@ -100,13 +100,19 @@ def code_first(schema: Schema) -> Iterator[Diagnostic]:
             continue
         yield finding(
             "PCDC513",
-            field.location,
+            place_of(field, next(iter(meanings))),
             f"field {quoted(field.name)}",
             f"has choices with a code before their meaning: {listed(list(meanings))}",
             "the model has to write the code before it has said what it means",
             f"put the meaning first, such as {quoted(next(iter(meanings.values())))}, "
             "and map it to the code outside, or say the meaning in the choice's description",
         )
+
+
+def place_of(field: Field, label: str) -> Location | None:
+    """Where a choice stands in the field's own file, or else where the field does."""
+    place = next((c.location for c in field.choices if c.label == label), None)
+    return place if place and field.location and place.path == field.location.path else field.location
 
 
 def _meaning_after_code(label: str) -> str:

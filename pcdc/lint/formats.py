@@ -8,15 +8,15 @@ from typing import Any
 from urllib.parse import quote
 
 from pcdc import __version__
-from pcdc.diagnostics import RULES, Diagnostic, Location
+from pcdc.diagnostics import RULES, Diagnostic, Location, sentence
 
 from .linting import LintReport
+from .pages import has_page, opening, page
 
 
 def message(found: Diagnostic) -> str:
     """Subject, fact, limit and help as one text."""
-    line = f"{found.subject}, {found.fact}" + (f"; {found.limit}" if found.limit else "")
-    return f"{line}\nhelp: {found.help}" if found.help else line
+    return sentence(found) + (f"\nhelp: {found.help}" if found.help else "")
 
 
 def github(diagnostics: Iterable[Diagnostic]) -> str:
@@ -73,11 +73,15 @@ def sarif(report: LintReport) -> dict[str, Any]:
 
 def _rule(code: str) -> dict[str, Any]:
     rule = RULES[code]
-    return {
+    described: dict[str, Any] = {
         "id": code,
         "shortDescription": {"text": rule.title},
         "defaultConfiguration": {"level": rule.severity},
     }
+    if has_page(code):
+        described["fullDescription"] = {"text": opening(code)}
+        described["help"] = {"text": page(code), "markdown": page(code)}
+    return described
 
 
 def _result(found: Diagnostic, rule: int, reason: str | None) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def asks_nothing(schema: Schema) -> Iterator[Diagnostic]:
         if field.description.strip() and not _asks(field.description):
             yield finding(
                 "PCDC501",
-                field.location,
+                field.asked,
                 f"field {quoted(field.name)}",
                 f"has a description that asks nothing: {quoted(field.description)}",
                 "the description is the question the model reads",
@@ -56,9 +56,9 @@ def same_description(schema: Schema) -> Iterator[Diagnostic]:
         if _labels(field) != _labels(first):
             yield finding(
                 "PCDC502",
-                field.location,
+                field.asked,
                 f"field {quoted(field.name)}",
-                f"has the description of field {quoted(first.name)}",
+                f"has the description of field {quoted(first.name)}{_line(first)}",
                 "the description is what tells two questions apart",
                 "ask in each what only this field decides",
             )
@@ -72,7 +72,7 @@ def same_field(schema: Schema) -> Iterator[Diagnostic]:
                 "PCDC503",
                 field.location,
                 f"field {quoted(field.name)}",
-                f"has the description and the choices of field {quoted(first.name)}",
+                f"has the description and the choices of field {quoted(first.name)}{_line(first)}",
                 "nothing but the name tells them apart",
                 "remove one, or ask in each what only this field decides",
             )
@@ -88,6 +88,10 @@ def _twins(schema: Schema) -> Iterator[tuple[Field, Field]]:
             yield field, first
 
 
+def _line(field: Field) -> str:
+    return f" in line {field.location.line}" if field.location else ""
+
+
 def _labels(field: Field) -> frozenset[str]:
     return frozenset(c.label for c in field.choices)
 
@@ -99,7 +103,7 @@ def looks_dependent(schema: Schema) -> Iterator[Diagnostic]:
         if how:
             yield finding(
                 "PCDC504",
-                field.location,
+                field.asked if how.startswith("its description") else field.location,
                 f"field {quoted(field.name)}",
                 f"looks dependent on another field: {how}",
                 "fields are answered independently",

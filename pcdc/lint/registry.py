@@ -10,9 +10,9 @@ from pcdc.diagnostics import Diagnostic
 from pcdc.schema import Schema
 
 from . import choices, evaluated, questions, size, tokens
-from .subject import Built, Compiled
+from .subject import Built, Compiled, Unbuilt
 
-Subject = TypeVar("Subject", Schema, Compiled, Built)
+Subject = TypeVar("Subject", Schema, Compiled, Unbuilt, Built)
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,9 @@ BUILT_RULES: tuple[LintRule[Built], ...] = (
     LintRule("PCDC532", "for-something-else", evaluated.for_something_else),
     LintRule("PCDC533", "no-threshold", evaluated.no_threshold),
     LintRule("PCDC534", "out-of-date", evaluated.out_of_date),
+    LintRule("PCDC536", "few-texts", evaluated.few_texts),
+    LintRule("PCDC537", "low-threshold", evaluated.low_threshold),
 )
+UNBUILT_RULES: tuple[LintRule[Unbuilt], ...] = (LintRule("PCDC535", "not-built", evaluated.not_built),)
 NOTHING_IGNORED = "PCDC541"
 """An ignored code that found nothing: `linting` finds it, when all other rules have run."""

@@ -7,13 +7,21 @@ from collections import Counter
 from pcdc.diagnostics import visible
 from pcdc.show import table, tokens_text
 
-from .linting import LintReport, TargetView
+from .linting import FieldJudged, LintReport, TargetView
+from .pages import has_page
 from .subject import FieldTokens
 
 
 def summary(report: LintReport, *, explain: bool, terminal: bool) -> str:
     """A line for each schema and model, with `explain` its fields and choices, then the counts."""
     shown = [_line(t) + (_explained(t, terminal) if explain else "") for t in report.targets]
+    shown += [
+        f"{visible(source)}: has errors; further rules run once they are gone\n"
+        for source in report.unfinished
+    ]
+    codes = sorted({d.code for d in report.diagnostics if has_page(d.code)})
+    if codes:
+        shown.append(f"`pcdc lint --help-rule {codes[0]}` says more of a rule\n")
     return "".join(shown) + _counts(report)
 
 
@@ -41,7 +49,16 @@ def _explained(target: TargetView, terminal: bool) -> str:
         for field in target.fields
         for label, tokens in zip(field.labels, field.choices, strict=True)
     ]
-    return "".join([*tables, table(["field", "choice", "count", "tokens"], rows, terminal=terminal)])
+    tables.append(table(["field", "choice", "count", "tokens"], rows, terminal=terminal))
+    if target.judged:
+        header = ["field", "judged on", "accuracy", "threshold", "precision", "confidence", "lets through"]
+        tables.append(table(header, [_judged(f) for f in target.judged], terminal=terminal))
+    return "".join(tables)
+
+
+def _judged(field: FieldJudged) -> list[str]:
+    figures = (field.accuracy, field.minimum, field.precision, field.confidence, field.share)
+    return [field.name, str(field.rows), *("-" if f is None else f"{f:.3f}" for f in figures)]
 
 
 def _row(field: FieldTokens) -> list[str]:

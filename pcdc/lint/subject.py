@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from pcdc_runtime.artifact import Artifact, CompiledField
-from pcdc_runtime.calibration import Calibration
+from pcdc_runtime.calibration import Calibration, FieldCalibration
 from pcdc_runtime.plan import make_plans
 from pcdc_runtime.rules import NODE_BUDGET, rule_bit
 from pcdc_runtime.tokenizer import encode_text
@@ -17,7 +17,7 @@ from pcdc.cache import Decision
 from pcdc.describe import Token
 from pcdc.diagnostics import Location
 from pcdc.prompt import Target, render_prompt
-from pcdc.schema import Schema
+from pcdc.schema import Field, Schema
 
 _OPENING = frozenset(b' "')
 
@@ -136,6 +136,14 @@ class Compiled:
 
 
 @dataclass(frozen=True)
+class Unbuilt:
+    """A schema for which there is nothing at the path of its artifact for one model."""
+
+    now: Compiled
+    artifact: Path
+
+
+@dataclass(frozen=True)
 class Built:
     """What `pcdc build` and `pcdc eval` left of a schema for one model, beside what it compiles to now."""
 
@@ -143,3 +151,19 @@ class Built:
     artifact: Path
     decision: Decision
     calibration: Calibration | None
+
+    @property
+    def evaluated(self) -> Iterator[tuple[Field, FieldCalibration]]:
+        """Fields with their part of the calibration."""
+        for field in self.now.schema.fields:
+            of_field = self.calibration.field(field.name) if self.calibration else None
+            if of_field is not None:
+                yield field, of_field
+
+
+def judged_rows(field: FieldCalibration) -> int:
+    """On how many labelled texts, none of which it was fitted on, a field was judged."""
+    figures = field.after or field.before
+    if figures is not None:
+        return figures.rows
+    return field.threshold.rows if field.threshold else 0

@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from pcdc.describe import Token
-from pcdc.diagnostics import Diagnostic, Location, finding, quoted, visible
-from pcdc.schema import NULL_LABEL
+from pcdc.diagnostics import Diagnostic, finding, quoted, visible
+from pcdc.schema import NULL_LABEL, Field
 
-from .choices import SHOWN, listed
+from .choices import SHOWN, listed, place_of
 from .subject import Compiled, FieldTokens
 
 MANY_CHOICES = 100
@@ -17,9 +17,9 @@ LENGTH_RATIO = 4
 LONG_CHOICE = 24
 
 
-def _each(compiled: Compiled) -> Iterator[tuple[FieldTokens, Location | None, str]]:
+def _each(compiled: Compiled) -> Iterator[tuple[FieldTokens, Field, str]]:
     for tokens, field in zip(compiled.fields, compiled.schema.fields, strict=True):
-        yield tokens, field.location, f"field {quoted(field.name)}"
+        yield tokens, field, f"field {quoted(field.name)}"
 
 
 def _in_tokens(compiled: Compiled) -> str:
@@ -28,11 +28,11 @@ def _in_tokens(compiled: Compiled) -> str:
 
 def many_choices(compiled: Compiled) -> Iterator[Diagnostic]:
     """A field with more than MANY_CHOICES choices."""
-    for field, place, subject in _each(compiled):
+    for field, declared, subject in _each(compiled):
         if len(field.labels) > MANY_CHOICES:
             yield finding(
                 "PCDC512",
-                place,
+                declared.location,
                 subject,
                 f"has {len(field.labels)} choices: {field.prompt} prompt tokens and {field.nodes} nodes "
                 + _in_tokens(compiled),
@@ -43,14 +43,14 @@ def many_choices(compiled: Compiled) -> Iterator[Diagnostic]:
 
 def token_prefix(compiled: Compiled) -> Iterator[Diagnostic]:
     """A choice whose tokens begin another's."""
-    for field, place, subject in _each(compiled):
+    for field, declared, subject in _each(compiled):
         pairs = _prefixes(field)
         if pairs:
             shown = ", ".join(f"{quoted(short)} of {quoted(long)}" for short, long in pairs[:SHOWN])
             more = f" and {len(pairs) - SHOWN} more" if len(pairs) > SHOWN else ""
             yield finding(
                 "PCDC514",
-                place,
+                place_of(declared, pairs[0][0]),
                 subject,
                 f"has a choice that is a token prefix: {shown}{more}, {_in_tokens(compiled)}",
                 "the short one wins only where the model would close it there",
@@ -70,7 +70,7 @@ def _prefixes(field: FieldTokens) -> list[tuple[str, str]]:
 
 def first_token(compiled: Compiled) -> Iterator[Diagnostic]:
     """Choices that begin with one token, but for those that are a token prefix of another."""
-    for field, place, subject in _each(compiled):
+    for field, declared, subject in _each(compiled):
         extended = {long for _, long in _prefixes(field)}
         groups = defaultdict[int, list[tuple[str, tuple[Token, ...]]]](list)
         for label, tokens in zip(field.labels, field.choices, strict=True):
@@ -82,7 +82,7 @@ def first_token(compiled: Compiled) -> Iterator[Diagnostic]:
             more = f"; and {len(shared) - SHOWN} more groups" if len(shared) > SHOWN else ""
             yield finding(
                 "PCDC515",
-                place,
+                place_of(declared, shared[0][0][0]),
                 subject,
                 f"has choices that begin alike {_in_tokens(compiled)}: {shown}{more}",
                 f"scored whole, in {compiled.passes} tree pass{'es' if compiled.passes > 1 else ''}, but "
@@ -104,11 +104,11 @@ def _shared(group: list[tuple[str, tuple[Token, ...]]]) -> str:
 
 def merges(compiled: Compiled) -> Iterator[Diagnostic]:
     """Choices of which some character shares a token with a quote."""
-    for field, place, subject in _each(compiled):
+    for field, declared, subject in _each(compiled):
         if field.merged:
             yield finding(
                 "PCDC516",
-                place,
+                place_of(declared, field.merged[0]),
                 subject,
                 f"has choices that merge with a quote {_in_tokens(compiled)}: {listed(list(field.merged))}",
                 "their last or first token is rare, and other tools read the wrong one",
@@ -118,7 +118,7 @@ def merges(compiled: Compiled) -> Iterator[Diagnostic]:
 
 def uneven(compiled: Compiled) -> Iterator[Diagnostic]:
     """A field in which one choice takes more than LENGTH_RATIO times the tokens of another."""
-    for field, place, subject in _each(compiled):
+    for field, declared, subject in _each(compiled):
         # An absent answer stands for itself, however it is spelled.
         counts = {
             label: len(tokens)
@@ -129,7 +129,7 @@ def uneven(compiled: Compiled) -> Iterator[Diagnostic]:
         if counts[long] > LENGTH_RATIO * counts[short]:
             yield finding(
                 "PCDC517",
-                place,
+                place_of(declared, long),
                 subject,
                 f"has choices of {counts[short]} to {counts[long]} tokens {_in_tokens(compiled)}: "
                 f"{quoted(short)} {counts[short]}, {quoted(long)} {counts[long]}",
@@ -140,7 +140,7 @@ def uneven(compiled: Compiled) -> Iterator[Diagnostic]:
 
 def long_choice(compiled: Compiled) -> Iterator[Diagnostic]:
     """A choice of more than LONG_CHOICE tokens."""
-    for field, place, subject in _each(compiled):
+    for field, declared, subject in _each(compiled):
         long = [
             (len(tokens), label)
             for label, tokens in zip(field.labels, field.choices, strict=True)
@@ -151,7 +151,7 @@ def long_choice(compiled: Compiled) -> Iterator[Diagnostic]:
             many = "a choice" if len(long) == 1 else f"{len(long)} choices"
             yield finding(
                 "PCDC518",
-                place,
+                place_of(declared, label),
                 subject,
                 f"has {many} of more than {LONG_CHOICE} tokens {_in_tokens(compiled)}: "
                 f"{quoted(label)} {count}",

@@ -36,6 +36,10 @@ def test_an_ignored_rule_is_kept_with_its_reason():
         ({"PCDC252": " \t"}, "gives no reason for PCDC252"),
         ({"PCDC9999": "x"}, 'names "PCDC9999", which is no code'),
         ({"pcdc252": "x"}, 'names "pcdc252", which is no code'),
+        ({"PCDC25": "x"}, 'names "PCDC25", a family of codes'),
+        ({"PCDC252": {}}, "gives no reason for PCDC252"),
+        ({"PCDC252": {"open": " "}}, 'gives no reason for PCDC252 of field "open"'),
+        ({"PCDC252": {"opne": "x"}}, 'names field "opne" under PCDC252, which is no field'),
         ({"PCDC219": "x"}, "names PCDC219, choice declared twice, which is an error"),
     ],
 )
@@ -54,7 +58,9 @@ def test_a_misspelt_code_gets_a_suggestion():
     assert [d.help for d in found if d.code == "PCDC239"] == ["did you mean `PCDC252`?"]
 
 
-@pytest.mark.parametrize("ignore", [["PCDC252"], {"PCDC252": 1}, {"PCDC252": None}, "PCDC252"])
+@pytest.mark.parametrize(
+    "ignore", [["PCDC252"], {"PCDC252": 1}, {"PCDC252": None}, {"PCDC252": {"open": 1}}, "PCDC252"]
+)
 def test_a_list_of_codes_without_reasons_is_of_the_wrong_kind(ignore):
     schema, found = parsed(ignore)
     assert schema is None
@@ -80,3 +86,19 @@ def test_build_does_not_tell_an_ignored_warning(tmp_path):
     report = build([path], [model], tmp_path / "out")
     assert report.diagnostics == ()
     assert [t.outcome for t in report.targets] == ["fresh"]
+
+
+def test_a_family_is_no_misspelt_code():
+    _, found = parsed({"PCDC5": "x"})
+    (error,) = [d for d in found if d.code == "PCDC239"]
+    assert error.limit == "a definition ignores single codes"
+    assert error.help == "name the codes that you mean; `pcdc lint --ignore PCDC5` takes a family"
+
+
+def test_build_tells_a_warning_of_every_field_but_those_it_is_ignored_for(tmp_path):
+    path, model = tmp_path / "a.json", str(family_folder("smollm2"))
+    ignore = {"PCDC252": {"open": "both are in use"}}
+    fields = {**FIELDS, "other": FIELDS["open"]}
+    path.write_text(json.dumps({"x-pcdc": {"ignore": ignore}, **fields}), encoding="utf-8")
+    told = build([path], [model], tmp_path / "out").diagnostics
+    assert [(d.code, d.subject) for d in told] == [("PCDC252", 'choice 2 of field "other"')]

@@ -9,7 +9,14 @@ from pathlib import Path
 
 from pcdc_runtime import artifact as artifacts
 from pcdc_runtime import calibration as calibrations
-from pcdc_runtime.calibration import Calibration, FieldCalibration, Threshold, calibration_path, field_digest
+from pcdc_runtime.calibration import (
+    Calibration,
+    FieldCalibration,
+    Figures,
+    Threshold,
+    calibration_path,
+    field_digest,
+)
 from pcdc_runtime.models import DEFAULT
 
 from pcdc.build import build
@@ -33,7 +40,7 @@ def evaluated(source: Path, out: Path) -> Calibration:
             bias=(),
             rows=200,
             before=None,
-            after=None,
+            after=Figures(rows=200, accuracy=0.9, log_loss=0.3, brier=0.2, ece=0.05),
             threshold=Threshold(minimum=0.8, precision=0.95, confidence=0.95, share=0.6, rows=200),
         )
         for index, field in enumerate(artifact.fields)
@@ -76,6 +83,34 @@ def without_threshold(source: Path, out: Path) -> None:
     )
 
 
+def on_few_texts(source: Path, out: Path) -> None:
+    """Evaluated, and judged on 99 texts."""
+    calibration = evaluated(source, out)
+    write(
+        source,
+        out,
+        replace(
+            calibration,
+            fields=tuple(replace(f, after=f.after and replace(f.after, rows=99)) for f in calibration.fields),
+        ),
+    )
+
+
+def of_low_precision(source: Path, out: Path) -> None:
+    """Evaluated, with thresholds for a precision of .8."""
+    calibration = evaluated(source, out)
+    threshold = Threshold(minimum=0.7, precision=0.8, confidence=0.95, share=0.6, rows=200)
+    write(
+        source,
+        out,
+        replace(calibration, fields=tuple(replace(f, threshold=threshold) for f in calibration.fields)),
+    )
+
+
+def unbuilt(source: Path, out: Path) -> None:
+    """Nothing at all."""
+
+
 def changed(source: Path, out: Path) -> None:
     """Built, and then a field was added."""
     good(source, out)
@@ -89,5 +124,8 @@ BAD: dict[str, Callable[[Path, Path], object]] = {
     "PCDC532": for_another_rule,
     "PCDC533": without_threshold,
     "PCDC534": changed,
+    "PCDC535": unbuilt,
+    "PCDC536": on_few_texts,
+    "PCDC537": of_low_precision,
 }
 """The state that each rule about builds finds; `good` is the one that none of them does."""

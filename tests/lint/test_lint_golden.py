@@ -16,11 +16,11 @@ import pytest
 from pcdc_runtime.models import DEFAULT
 
 from pcdc.diagnostics import RULES, render_text
-from pcdc.lint import BUILT_RULES, COMPILED_RULES, SCHEMA_RULES, lint
+from pcdc.lint import BUILT_RULES, COMPILED_RULES, SCHEMA_RULES, UNBUILT_RULES, lint
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "lint"
 LINT = sorted(code for code, rule in RULES.items() if rule.stage == "lint")
-REGISTERED = [*SCHEMA_RULES, *COMPILED_RULES, *BUILT_RULES]
+REGISTERED = [*SCHEMA_RULES, *COMPILED_RULES, *BUILT_RULES, *UNBUILT_RULES]
 
 
 def findings(code, name, place):

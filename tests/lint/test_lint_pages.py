@@ -12,10 +12,10 @@ import lint_states
 import pytest
 from pcdc_runtime.models import DEFAULT
 
-from pcdc.diagnostics import RULES
+from pcdc.diagnostics import RULES, render_text
 from pcdc.lint import lint
 
-PAGES = Path(__file__).resolve().parents[2] / "docs" / "lint"
+PAGES = Path(__file__).resolve().parents[2] / "pcdc" / "lint" / "rules"
 LINT = {code for code, rule in RULES.items() if rule.stage == "lint"}
 OLDER = {"PCDC218", "PCDC251", "PCDC252", "PCDC254"}
 """Rules that `pcdc build` tells as well."""
@@ -50,7 +50,13 @@ def test_every_rule_has_a_page():
 @pytest.mark.parametrize("code", CODES)
 def test_a_page_says_what_why_and_what_instead(code):
     parts = sections(code)
-    assert list(parts) == [f"{code}: {RULES[code].title}", "Why it hurts", "Example", "Use instead"]
+    assert list(parts) == [
+        f"{code}: {RULES[code].title}",
+        "Why it hurts",
+        "Example",
+        "Use instead",
+        "Leave it out",
+    ]
     assert all(text.strip() for text in parts.values())
 
 
@@ -69,6 +75,16 @@ def test_what_a_page_advises_keeps_its_rule(code, tmp_path):
 @pytest.mark.parametrize("code", sorted(lint_states.BAD))
 def test_what_is_built_and_evaluated_keeps_the_rules_about_it(code, tmp_path):
     assert code not in found(sections(code)["Example"], code, tmp_path, lint_states.good)
+
+
+@pytest.mark.parametrize("code", sorted(lint_states.BAD))
+def test_a_message_on_a_page_is_what_lint_says(code, tmp_path, monkeypatch):
+    example = sections(code)["Example"]
+    monkeypatch.chdir(tmp_path)
+    found(example, code, Path(), lint_states.BAD[code])
+    told = lint([Path("schema.json")], [DEFAULT], Path("build")).diagnostics
+    for language, body in _BLOCK.findall(example):
+        assert language != "text" or body == render_text(d for d in told if d.code == code)
 
 
 def test_the_list_of_pages_is_that_of_the_registry():

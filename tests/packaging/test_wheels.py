@@ -116,7 +116,16 @@ def test_a_wheel_holds_its_packages_whole_and_nothing_else(wheels, name):
 @pytest.mark.parametrize(
     ("name", "wanted"),
     [
-        ("pcdc", {"pcdc/py.typed", "pcdc/dialect.json", "pcdc_runtime/py.typed", "pcdc_runtime/artifact.py"}),
+        (
+            "pcdc",
+            {
+                "pcdc/py.typed",
+                "pcdc/dialect.json",
+                "pcdc/lint/rules/PCDC515.md",
+                "pcdc_runtime/py.typed",
+                "pcdc_runtime/artifact.py",
+            },
+        ),
         ("pcdc-runtime", {"pcdc_runtime/py.typed", "pcdc_runtime/artifact.py"}),
     ],
 )
