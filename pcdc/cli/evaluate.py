@@ -27,6 +27,7 @@ from .common import (
 )
 
 NOTE_SECONDS = 20.0
+EXAMPLES = 8
 MAX_SEED = 2**53 - 1
 """What every reader of JSON reads as the same number."""
 
@@ -99,7 +100,19 @@ def evaluate(
             help="Choose worked examples from here, and try them.",
         ),
     ] = None,
-    k: Annotated[int, typer.Option("--k", min=1, max=100, help="How many examples.")] = 8,
+    k: Annotated[
+        int | None,
+        typer.Option("--k", min=1, max=100, help="How many examples.", show_default=str(EXAMPLES)),
+    ] = None,
+    calibration: Annotated[
+        bool,
+        typer.Option(
+            "--calibration/--no-calibration", help="Judge the calibration beside the artifact, too."
+        ),
+    ] = True,
+    texts: Annotated[
+        bool, typer.Option("--texts/--no-texts", help="Quote texts of wrong answers in the report.")
+    ] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     model: Model = None,
 ) -> None:
@@ -113,6 +126,8 @@ def evaluate(
 
         pcdc eval build/support.smollm2-135m.pcdc test.jsonl --examples-from train.jsonl --k 6 --limit 300
     """
+    if k is not None and examples_from is None:
+        raise typer.BadParameter("it is how many examples to choose from --examples-from", param_hint="--k")
     try:
         from pcdc.evaluation.command import KEPT, Options, run
         from pcdc.evaluation.summary import summary
@@ -138,9 +153,11 @@ def evaluate(
         baseline=baseline,
         permute=permute,
         examples_from=examples_from,
-        k=k,
+        k=EXAMPLES if k is None else k,
+        calibration=calibration,
+        texts=texts,
     )
-    with ends_cleanly(), _progress() as watch:
+    with ends_cleanly(), _progress(options.folder / KEPT) as watch:
         try:
             outcome = run(options, tell, watch)
         except KeyboardInterrupt:
@@ -155,29 +172,48 @@ def evaluate(
     else:
         put(summary(outcome.report, terminal=on_terminal(sys.stdout)), end="")
     for file in outcome.files:
-        typer.echo(f"written: {file}", err=True)
+        earlier = " (in place of an earlier one)" if file in outcome.replaced else ""
+        typer.echo(f"written: {file}{earlier}", err=True)
     finish(outcome.problems)
 
 
 class _Notes:
     """Progress for a log: one line when something begins and every NOTE_SECONDS after."""
 
-    def __init__(self) -> None:
-        self._told = ("", 0.0)
+    def __init__(self, kept: Path) -> None:
+        self._kept = kept
+        self._what, self._began, self._first, self._told = "", 0.0, 0, 0.0
 
     def watch(self, what: str, done: int, of: int) -> None:
         """Told before each text and at the end; `of` is 0 where it is not known."""
         now = time.monotonic()
-        if self._told[0] != what or now - self._told[1] >= NOTE_SECONDS:
-            self._told = (what, now)
-            typer.echo(f"note: {what}: {done} of {of} texts" if of else f"note: {what}", err=True)
+        if self._what != what:
+            self._what, self._began, self._first, self._told = what, now, done, now
+            typer.echo(f"note: {_begins(what, done, of, self._kept)}", err=True)
+        elif now - self._told >= NOTE_SECONDS:
+            self._told = now
+            each = (now - self._began) / max(1, done - self._first)
+            typer.echo(f"note: {what}: {done} of {of} texts, {_about(each * (of - done))} left", err=True)
+
+
+def _begins(what: str, done: int, of: int, kept: Path) -> str:
+    """What is said first; what is done then was kept from an earlier run."""
+    if not of:
+        return what
+    if done == of:
+        return f"{what}: all {of} texts taken from {kept}, nothing to compute"
+    return f"{what}: {done} of {of} texts" + (f" taken from {kept}" if done else "")
+
+
+def _about(seconds: float) -> str:
+    return f"about {seconds:.0f} s" if seconds < 100 else f"about {seconds / 60:.0f} min"
 
 
 @contextmanager
-def _progress() -> Iterator[_Watch]:
-    """A bar on a terminal's stderr, else notes."""
+def _progress(kept: Path) -> Iterator[_Watch]:
+    """A bar on a terminal's stderr, else notes; `kept` is where what was measured before is."""
     if not on_terminal(sys.stderr):
-        yield _Notes().watch
+        yield _Notes(kept).watch
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -192,6 +228,8 @@ def _progress() -> Iterator[_Watch]:
                     # What had no known end has ended when something else begins.
                     bars.update(task.id, total=task.total or 1, completed=task.total or 1)
                 tasks[what] = bars.add_task(what, total=of or None)
+                if done:
+                    typer.echo(f"note: {_begins(what, done, of, kept)}", err=True)
             if of:
                 bars.update(tasks[what], completed=done, total=of)
 

@@ -17,16 +17,19 @@ from pcdc_runtime.artifact import Artifact
 from pcdc_runtime.errors import CalibrationError, ExtraMissingError
 from pcdc_runtime.storage import sweep, write_atomic
 
+from pcdc import __version__
 from pcdc.diagnostics import Diagnostic, Location, SchemaError, finding, from_error, has_errors
 from pcdc.prompt import Target
 from pcdc.schema import Example
 
+from .deployed import Weights, beside, deployed
 from .evaluation import Evaluation, calibration_of, evaluate
-from .kept import Kept, ReportError, see_outputs, unwritable
+from .kept import Kept, ReportError, key_of, see_outputs, unwritable
 from .measure import CONTENT_FREE, Scored, TooLong, Watch, Written, measure, tabulate, write
 from .opening import Opening
 from .permute import permute
 from .propose import choose, try_examples
+from .quoting import quote, without_examples
 from .recompile import target_of
 from .report import html
 from .rows import MAX_FINDINGS, Row, read_data, same_text, unlabelled
@@ -44,7 +47,10 @@ class DataError(SchemaError):
 
 @dataclass(frozen=True)
 class Options:
-    """What was asked for; `out` None is a folder named after the artifact, `limit` None all texts."""
+    """What was asked for; `out` None is a folder named after the artifact, `limit` None all texts.
+
+    `calibration` judges the one beside the artifact, as it is in use; `texts` lets the report quote some.
+    """
 
     artifact: Path
     data: Path
@@ -59,6 +65,8 @@ class Options:
     permute: int = 0
     examples_from: Path | None = None
     k: int = 8
+    calibration: bool = True
+    texts: bool = True
 
     @property
     def folder(self) -> Path:
@@ -80,10 +88,14 @@ class Options:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an evaluation gave: the report as JSON, the files that hold it, and why others could not."""
+    """What an evaluation gave: the report as JSON, the files that hold it, and why others could not.
+
+    `replaced` are those of the files that were there before.
+    """
 
     report: dict[str, Any]
     files: tuple[Path, ...]
+    replaced: tuple[Path, ...]
     problems: tuple[Diagnostic, ...]
 
 
@@ -128,10 +140,16 @@ def run(options: Options, say: Say, watch: Watch) -> Outcome:
     data = _data(options, artifact, watch)
     trial = _trial(options, artifact, data.rows, watch)
     target = target_of(artifact, options.model) if options.permute or trial else None
+    calibration = beside(options.artifact) if options.calibration and not options.fit else None
     say(unlabelled(data.rows, artifact, options.data))
     watch("reading the model's files", 0, 0)
     with Opening(artifact, options.model) as opening, Kept(options.folder / KEPT) as kept:
         one = _Run(options, artifact, opening, kept, watch)
+        in_use = None
+        if calibration is not None:
+            weights = Weights(options.model or artifact.model, opening.weights)
+            in_use = deployed(options.artifact, artifact, weights, calibration)
+            say(in_use.cautions(str(options.data), data.sha256))
         rows, scored, skipped = _scored(one, data.rows)
         say([_too_long(options.data, row, why) for row, why in skipped])
         if not rows:
@@ -148,6 +166,7 @@ def run(options: Options, say: Say, watch: Watch) -> Outcome:
             weights=opening.weights,
         )
         more = _variants(one, rows, target, trial)
+        arithmetic = _arithmetic(one)
     watch("judging", 0, 0)
     evaluation = evaluate(
         measured,
@@ -155,10 +174,32 @@ def run(options: Options, say: Say, watch: Watch) -> Outcome:
         fit=options.fit,
         precision=options.precision,
         confidence=options.confidence,
+        deployed=in_use,
     )
-    report = evaluation.to_dict() | {"run": _provenance(options, data, len(rows), skipped)} | more
+    run = (
+        _provenance(options, data, len(rows), skipped)
+        | arithmetic
+        | {
+            "calibration": None if in_use is None else in_use.to_dict(),
+            "fitted_on_this_data": in_use is not None and in_use.knows(data.sha256),
+        }
+    )
+    report = evaluation.to_dict() | {"run": run} | more
+    quote(report, rows, texts=options.texts)
     watch("writing the report", 0, 0)
     return _outcome(options, artifact, evaluation, report)
+
+
+def _arithmetic(one: _Run) -> dict[str, str]:
+    """With what the scores were computed, kept beside them: a finished run has no model to ask."""
+    key = key_of("arithmetic", __version__, one.opening.weights)
+    before = one.kept.get(key) or {}
+    found = {name: str(before.get(name, "")) for name in ("device", "dtype")}
+    now = one.opening.arithmetic
+    if now is not None and now != tuple(found.values()):
+        found = dict(zip(found, now, strict=True))
+        one.kept.add(key, found)
+    return {"pcdc": __version__, **found}
 
 
 def _data(options: Options, artifact: Artifact, watch: Watch) -> _Data:
@@ -283,15 +324,17 @@ def _provenance(
 
 def _outcome(options: Options, artifact: Artifact, evaluation: Evaluation, report: dict[str, Any]) -> Outcome:
     """Each file is written where it can be: what was measured is not lost with one of them."""
-    text = json.dumps(report, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+    stored = report if options.texts else without_examples(report)
+    text = json.dumps(stored, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
     contents: dict[str, Callable[[], bytes]] = {
         JSON_REPORT: lambda: text.encode("utf-8", "replace"),
-        HTML_REPORT: lambda: html(report).encode("utf-8", "replace"),
+        HTML_REPORT: lambda: html(stored).encode("utf-8", "replace"),
     }
 
     def calibration() -> bytes:
         return calibration_file.dumps(calibration_of(evaluation, artifact))
 
+    there = tuple(path for path in options.outputs[1:] if path.exists())
     written, problems = list[Path](), list[Diagnostic]()
     for path in options.outputs[1:]:
         try:
@@ -306,7 +349,7 @@ def _outcome(options: Options, artifact: Artifact, evaluation: Evaluation, repor
             problems.append(from_error(ReportError(str(path), fact, error.limit, help)))
         else:
             written.append(path)
-    return Outcome(report, tuple(written), tuple(problems))
+    return Outcome(report, tuple(written), there, tuple(problems))
 
 
 def _need(module: str) -> None:

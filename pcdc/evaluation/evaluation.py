@@ -172,7 +172,7 @@ def evaluate(
                 },
                 selection=selection,
                 threshold=_threshold(one, precision, confidence) if fit else None,
-                check=_check(one, found.minimum if found else None, confidence),
+                check=_check(one, found.threshold if found else None, confidence),
                 mistakes=_mistakes(one, table.row[~held], expected),
             )
         )
@@ -251,10 +251,10 @@ def _threshold(main: Judged | None, precision: float, confidence: float) -> Thre
     return fit_threshold(main.scored.confidence, main.scored.correct, main.text, precision, confidence)
 
 
-def _check(main: Judged | None, minimum: float | None, confidence: float) -> Check | None:
-    if main is None or main.scored.confidence is None or minimum is None:
+def _check(main: Judged | None, threshold: stored.Threshold | None, confidence: float) -> Check | None:
+    if main is None or main.scored.confidence is None or threshold is None:
         return None
-    return check(minimum, main.scored.confidence, main.scored.correct, main.text, confidence)
+    return check(threshold, main.scored.confidence, main.scored.correct, main.text, confidence)
 
 
 def _mistakes(main: Judged | None, texts: Ints, expected: Ints) -> tuple[Mistake, ...]:

@@ -36,7 +36,10 @@ MAX_NATS, MAX_MS, MAX_TOKENS = 1e6, 1e12, 2**31
 
 T = TypeVar("T")
 Watch: TypeAlias = Callable[[str, int, int], None]
-"""Told what is done, for how many texts it is, and how many there are, or 0 where that is not known."""
+"""Told what is done, for how many texts it is, and how many there are, or 0 where that is not known.
+
+What the first call about something counts as done was kept from an earlier run.
+"""
 
 
 @dataclass(frozen=True)
@@ -206,18 +209,18 @@ def _measured(
     watch: Watch,
     what: str,
 ) -> list[T]:
-    found = list[T]()
-    for done, context in enumerate(contexts):
-        watch(what, done, len(contexts))
-        key = key_of(__version__, artifact.digest, opening.weights, context, *options)
-        one = _loaded(kept.get(key), load)
-        if one is None:
+    keys = [key_of(__version__, artifact.digest, opening.weights, context, *options) for context in contexts]
+    known = {key: one for key in keys if (one := _loaded(kept.get(key), load)) is not None}
+    done = sum(key in known for key in keys)
+    for key, context in zip(keys, contexts, strict=True):
+        if key not in known:
+            watch(what, done, len(contexts))
             record = compute(context)
-            one = load(record)
+            known[key] = load(record)
             kept.add(key, record)
-        found.append(one)
+            done += keys.count(key)
     watch(what, len(contexts), len(contexts))
-    return found
+    return [known[key] for key in keys]
 
 
 def _loaded(record: Mapping[str, Any] | None, load: Callable[[Mapping[str, Any]], T]) -> T | None:

@@ -30,6 +30,15 @@ class Opening:
         self._engines: dict[str, Engine] = {}
         self._writers: dict[str, Writer] = {}
 
+    @property
+    def arithmetic(self) -> tuple[str, str] | None:
+        """The device and the type of number that scores are computed with; None where no model was needed."""
+        if self._model is None:
+            return None
+        from pcdc_runtime.drift import device
+
+        return device(), self._model.language.dtype
+
     def engine(self, artifact: Artifact) -> Engine:
         """The engine of an artifact, uncalibrated."""
         from pcdc_runtime.engine import Engine

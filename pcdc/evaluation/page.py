@@ -163,11 +163,17 @@ def grid(parts: Sequence[Markup]) -> Markup:
     return Markup('<div class="grid">\n' + "\n".join(parts) + "\n</div>")
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[Cell]], numeric_from: int | None = None) -> Markup:
-    """A table; columns from `numeric_from` on are set as numbers."""
+def table(
+    header: Sequence[str],
+    rows: Sequence[Sequence[Cell]],
+    numeric_from: int | None = None,
+    text_from: int | None = None,
+) -> Markup:
+    """A table; columns from `numeric_from` on are set as numbers, those from `text_from` on as text again."""
+    end = len(header) if text_from is None else text_from
 
     def kind(column: int) -> str:
-        return ' class="n"' if numeric_from is not None and column >= numeric_from else ""
+        return ' class="n"' if numeric_from is not None and numeric_from <= column < end else ""
 
     head = "".join(f'<th scope="col"{kind(n)}>{escaped(name)}</th>' for n, name in enumerate(header))
     body = "".join(

@@ -11,12 +11,14 @@ from typing import Any
 
 from . import page
 from . import report_tables as tables
-from .methods import MAJORITY
-from .page import Markup, between, count, plural, share, table
+from . import report_use as use
+from .page import Markup, count, plural, table
 from .report_field import field_section
-from .report_tables import Report, meaning, overall
+from .report_tables import meaning
+from .verdict import Report, verdict
 
 SHOWN_SKIPPED = 20
+_COMPUTED = (("pcdc", "pcdc"), ("Device", "device"), ("Type of number", "dtype"))
 
 _GUIDE = (
     (
@@ -64,36 +66,28 @@ def html(report: Report) -> str:
     """The page for a report as `report.json` has it."""
     title = f"{report['schema']} on labelled texts"
     parts = [
-        _summary(report),
-        _provenance(report),
-        _guide(report),
-        tables.at_a_glance(report),
+        *_summary(report),
+        use.at_a_glance(report),
+        use.thresholds(report),
+        use.calibration_in_use(report),
+        tables.calibration(report),
         tables.methods(report),
         tables.comparisons(report),
-        tables.calibration(report),
-        tables.thresholds(report),
-        tables.latency(report),
         tables.permutation(report),
+        tables.latency(report),
         tables.examples(report),
         *(field_section(report, position, field) for position, field in enumerate(report["fields"], 1)),
+        _guide(report),
         _definitions(report),
+        _provenance(report),
     ]
     return page.document(title, [part for part in parts if part])
 
 
-def _summary(report: Report) -> Markup:
-    figures, base = overall(report).get(report["main"]), overall(report).get(MAJORITY)
-    if figures is None:
-        return page.paragraph("No labelled text was left to judge on.")
-    texts = plural(report["held_out_texts"], "text")
-    lead = f"On {texts} that nothing was fitted on, " if report["fit"] else f"On {texts}, "
-    words = (
-        f"{lead}{share(figures['accuracy'])} of {count(figures['rows'])} answers were right (95 % interval "
-        f"{between(figures['intervals']['accuracy'], share)})."
-    )
-    if base:
-        words += f" Always giving the most frequent label would reach {share(base['accuracy'])}."
-    return page.paragraph(f"{words} {_trust(report)}", lead=True)
+def _summary(report: Report) -> list[Markup]:
+    first, *others = verdict(report)
+    sentences = [*others, _trust(report)]
+    return [page.paragraph(first, lead=True), *(page.paragraph(words) for words in sentences if words)]
 
 
 def _trust(report: Report) -> str:
@@ -132,6 +126,7 @@ def _provenance(report: Report) -> Markup:
         ("Data digest", report["data"]),
         ("Weights digest", report["weights"]),
         ("Seed", str(report["seed"])),
+        *((title, run[key]) for title, key in _COMPUTED if run.get(key)),
     ]
     return page.section("What was evaluated", [page.pairs(rows), _skipped(run)])
 
@@ -172,10 +167,9 @@ def _definitions(report: Report) -> Markup:
     words = (
         f"Judged on: {known['judged_on']}. Intervals are the {100 * known['interval']:g} % percentile "
         f"intervals of {known['resamples']} resamples of texts, paired between methods; there are none of "
-        f"fewer than {known['least_texts']} distinct texts. ECE: up to "
-        f"{known['ece_bins']} bins of equal mass that never part equal probabilities. Log loss in nats. "
-        "Brier: half the squared distance between probabilities and label. Risk-coverage area: the mean "
-        "error rate over all shares. Accuracy within one field is compared by an exact McNemar test, a "
-        "distinct text being one trial, all else by resampling; p-values are corrected by Holm's method."
+        f"fewer than {known['least_texts']} distinct texts. ECE: up to {known['ece_bins']} bins of equal "
+        "mass that never part equal probabilities. Log loss in nats. Brier: half the squared distance between "
+        "probabilities and label. Accuracy within one field is compared by an exact McNemar test, a distinct "
+        "text being one trial, all else by resampling; p-values are corrected by Holm's method."
     )
     return page.section("Definitions", [page.paragraph(words)])

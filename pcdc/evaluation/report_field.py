@@ -7,8 +7,10 @@ from typing import Any
 
 from . import charts, page
 from .charts import Curve
-from .page import Cell, Markup, count, number, share, table, text
-from .report_tables import Report, median, method_table
+from .page import Cell, Markup, count, number, plural, share, table, text
+from .report_tables import median, method_table
+from .report_use import label_counts, mistakes
+from .verdict import Report, remark
 
 MATRIX_CHOICES = 25
 """Up to so many choices a confusion matrix is readable; beyond, the most frequent confusions are listed."""
@@ -28,8 +30,12 @@ _READ_MASS = (
 
 
 def field_section(report: Report, position: int, field: Mapping[str, Any]) -> Markup:
+    note = remark(report, field)
     body = [
-        page.paragraph(f"{field['type']}, {len(field['labels'])} choices, {field['held_out']} texts judged.")
+        page.paragraph(
+            f"{field['type']}, {len(field['labels'])} choices, {plural(field['held_out'], 'text')} judged."
+            + (f" {note[0].upper()}{note[1:]}." if note and field["methods"] else "")
+        )
     ]
     figures = field["methods"].get(report["main"])
     if figures is None:
@@ -38,6 +44,8 @@ def field_section(report: Report, position: int, field: Mapping[str, Any]) -> Ma
         body += [
             page.grid(_charts(report, field, figures)),
             *_confusion(field["labels"], figures["confusion"]),
+            *mistakes(field),
+            label_counts(field, [sum(counts) for counts in figures["confusion"]], MATRIX_CHOICES),
             page.details("All methods on this field", [method_table(field["methods"], report["main"])]),
         ]
     body.append(_tokens(field))
@@ -54,7 +62,8 @@ def _charts(report: Report, field: Mapping[str, Any], figures: Mapping[str, Any]
         bins = charts.reliability(figures["reliability"], raw["reliability"] if raw else None, text(alt))
         found.append(page.figure("Are the probabilities right?", _READ_RELIABILITY, bins))
     if figures["risk_coverage"]:
-        kept = field["threshold"]["share"]
+        found_share = field["threshold"] or field["check"]
+        kept = found_share["share"] if found_share else None
         wrong = share(1 - figures["accuracy"])
         alt = f"Risk-coverage curve of {name}: {wrong} wrong when every text is answered"
         curves = [_curve("in use" if raw is None else "calibrated", figures)]
@@ -67,7 +76,11 @@ def _charts(report: Report, field: Mapping[str, Any], figures: Mapping[str, Any]
     mass = field["legal_mass"].get(scoring)
     if mass:
         alt = f"Histogram of the legal mass of {name}: median {number(median(mass['spread']))}"
-        note = _READ_MASS + (" Under identify it is an upper bound." if scoring == "identify" else "")
+        told = plural(mass["spread"]["rows"], "text")
+        judged = ", those fitted on too" if report["fit"] else ""
+        note = f"{told}{judged}. {_READ_MASS}" + (
+            " Under identify it is an upper bound." if scoring == "identify" else ""
+        )
         found.append(
             page.figure(
                 "Did the model want these answers?", note, charts.legal_mass(mass["histogram"], text(alt))

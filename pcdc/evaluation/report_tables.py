@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 from . import page
 from .bootstrap import SIGNIFICANT
-from .methods import CHOSEN, MAJORITY, WRITTEN
+from .methods import APPLIED, CHOSEN, MAJORITY, WRITTEN
 from .page import Cell, Markup, between, count, number, p_value, plural, share, table
-
-Report: TypeAlias = Mapping[str, Any]
-"""A report as `report.json` has it."""
+from .verdict import Report, order_basis, overall
 
 METHODS = {
     MAJORITY: "always the most frequent label: what an answer that reads nothing would reach",
@@ -28,53 +26,9 @@ CALIBRATIONS = {
     "bias": "a temperature and a bias for each choice, fitted",
     "prior": "a bias for each choice, from texts without content: needs no labels",
     CHOSEN: "the calibration that was chosen for each field",
+    APPLIED: "the calibration in use",
 }
 FIGURES = {"accuracy": "accuracy", "log_loss": "log loss", "ece": "calibration error"}
-
-
-def at_a_glance(report: Report) -> Markup:
-    """Every field in one line."""
-    main, scoring = report["main"], report["scoring"]
-    header = [
-        "field", "choices", "texts", "accuracy", "95 % interval", "majority", "macro-F1", "log loss", "ECE",
-        "by chance up to", "legal mass", "threshold", "share acted on",
-    ]  # fmt: skip
-    rows: list[list[Cell]] = []
-    for position, field in enumerate(report["fields"], 1):
-        link = page.link(f"field-{position}", field["name"])
-        figures = field["methods"].get(main)
-        if figures is None:
-            rows.append([link, count(len(field["labels"])), "0", *["–"] * (len(header) - 3)])
-            continue
-        mass, found = field["legal_mass"].get(scoring), field["threshold"]
-        rows.append(
-            [
-                link,
-                count(len(field["labels"])),
-                *_glance(figures, field["methods"].get(MAJORITY)),
-                number(median(mass["spread"])) if mass else "–",
-                number(found["minimum"], 3),
-                share(found["share"]),
-            ]
-        )
-    if len(report["fields"]) > 1 and main in overall(report):
-        whole = _glance(overall(report)[main], overall(report).get(MAJORITY))
-        rows.append([page.strong("all fields"), "", *whole, "", "", ""])
-    return page.section("At a glance", [table(header, rows, numeric_from=1)])
-
-
-def _glance(figures: Mapping[str, Any], majority: Mapping[str, Any] | None) -> list[Cell]:
-    band = figures["ece_band"]
-    return [
-        count(figures["rows"]),
-        share(figures["accuracy"]),
-        between(figures["intervals"]["accuracy"], share),
-        share(majority["accuracy"]) if majority else "–",
-        number(figures["macro_f1"]),
-        number(figures["log_loss"], 3),
-        number(figures["ece"], 3),
-        number(band[1], 3) if band else "–",
-    ]
 
 
 def methods(report: Report) -> Markup:
@@ -82,9 +36,15 @@ def methods(report: Report) -> Markup:
     body: list[Markup] = [method_table(overall(report), report["main"])]
     if len(report["fields"]) > 1:
         body.insert(0, page.paragraph("All fields together; each field has the same table below."))
-    names = list(overall(report))
-    body.append(page.pairs([(name, meaning(name)) for name in names]))
+    body.append(page.pairs(_legend(list(overall(report)))))
     return page.section("Methods side by side", body)
+
+
+def _legend(names: Sequence[str]) -> list[tuple[str, str]]:
+    """Every method that stands alone, and every calibration of one, once."""
+    alone = [(name, METHODS.get(name, name)) for name in names if "+" not in name]
+    added = dict.fromkeys(name.partition("+")[2] for name in names if "+" in name)
+    return [*alone, *((f"… +{name}", CALIBRATIONS.get(name, name)) for name in added)]
 
 
 def method_table(methods: Mapping[str, Any], main: str) -> Markup:
@@ -92,11 +52,11 @@ def method_table(methods: Mapping[str, Any], main: str) -> Markup:
     ranked = any(figures["auroc"] is not None for figures in methods.values())
     header = [
         "method", "accuracy", "95 % interval", "macro-F1", "no valid answer", "log loss", "Brier", "ECE",
-        "95 % interval", "by chance up to", "risk-coverage area", *(["AUROC"] if ranked else []),
+        "95 % interval", "by chance up to", *(["AUROC"] if ranked else []),
     ]  # fmt: skip
     rows: list[list[Cell]] = []
     for name, figures in methods.items():
-        band, curve, spans = figures["ece_band"], figures["risk_coverage"], figures["intervals"]
+        band, spans = figures["ece_band"], figures["intervals"]
         rows.append(
             [
                 page.strong(name) if name == main else name,
@@ -109,7 +69,6 @@ def method_table(methods: Mapping[str, Any], main: str) -> Markup:
                 number(figures["ece"], 3),
                 between(spans["ece"], lambda value: number(value, 3)) if "ece" in spans else page.MISSING,
                 number(band[1] if band else None, 3),
-                number(curve["area"] if curve else None, 3),
                 *([number(figures["auroc"])] if ranked else []),
             ]
         )
@@ -203,50 +162,6 @@ def calibration(report: Report) -> Markup:
     return page.section("Calibration", [page.paragraph(note), table(header, rows, numeric_from=1)])
 
 
-def thresholds(report: Report) -> Markup:
-    """From which probability on each field may be acted on."""
-    claim = (
-        f"With {100 * report['confidence']:g} % confidence, at least {100 * report['precision']:g} % of the "
-        "answers at or above a field's threshold are right. Thresholds were tested from the strictest down, "
-        "each by an exact binomial bound on precision, and the last one before the first failure is kept. "
-        "A text that the data repeats is one trial, right only if all its answers there are."
-    )
-    rows: list[list[Cell]] = []
-    for field in report["fields"]:
-        found = field["threshold"]
-        last = next((one for one in reversed(found["tested"]) if one["passed"]), None)
-        if found["minimum"] is not None and last:
-            seen = f"{last['texts'] - last['errors']} of {last['texts']} right{_copies(found)}"
-            rows.append(
-                [
-                    field["name"],
-                    number(found["minimum"], 4),
-                    share(found["share"]),
-                    seen,
-                    share(last["bound"]),
-                ]
-            )
-        else:
-            rows.append([field["name"], "none", "0 %", _no_threshold(found), "–"])
-    header = ["field", "act from", "share acted on", "seen there", "precision at least"]
-    return page.section("Thresholds", [page.paragraph(claim), table(header, rows, numeric_from=1)])
-
-
-def _no_threshold(found: Mapping[str, Any]) -> str:
-    if found["texts"] < found["needed"]:
-        return f"{plural(found['texts'], 'text')}{_copies(found)}, {found['needed']} without an error needed"
-    if not found["tested"]:
-        return "no candidate holds enough texts"
-    first = found["tested"][0]
-    return f"{first['errors']} of the surest {first['texts']} wrong{_copies(found)}"
-
-
-def _copies(found: Mapping[str, Any]) -> str:
-    """How many rows repeat another's text, where some do."""
-    copies = found["rows"] - found["texts"]
-    return f" ({'1 copy' if copies == 1 else f'{count(copies)} copies'} not counted)" if copies else ""
-
-
 def latency(report: Report) -> Markup:
     """What a text took."""
     names = {
@@ -279,8 +194,9 @@ def permutation(report: Report) -> Markup:
     if not found:
         return Markup("")
     note = (
-        f"{found['texts']} of {found['of_texts']} texts were asked again with fields and choices in "
-        f"{found['orders']} other orders. A flip is an answer that changes with the order alone."
+        f"Asked again with fields and choices in {found['orders']} other orders: {order_basis(report)}. So "
+        "accuracy here is not that of the tables above where a calibration is in use. A flip is an answer "
+        "that changes with the order alone."
     )
     named = [
         *found["fields"].items(),
@@ -300,7 +216,7 @@ def permutation(report: Report) -> Markup:
         "field",
         "flips per order",
         "flips in any order",
-        "accuracy as declared",
+        "raw accuracy as declared",
         "accuracy over all orders",
     ]
     return page.section("Does the order matter?", [page.paragraph(note), table(header, rows, numeric_from=1)])
@@ -345,13 +261,6 @@ def examples(report: Report) -> Markup:
 
 def _signed(value: float) -> str:
     return number(value, 3, signed=True)
-
-
-def overall(report: Report) -> Mapping[str, Any]:
-    """The figures of all fields together; those of the only field where there is one, which has more."""
-    fields = report["fields"]
-    found: Mapping[str, Any] = fields[0]["methods"] if len(fields) == 1 else report["overall"]
-    return found
 
 
 def meaning(method: str) -> str:

@@ -9,17 +9,24 @@ from typing import Any
 from pcdc.diagnostics import visible
 from pcdc.show import table
 
+from .page import p_value
+from .verdict import no_threshold, order_basis, remark, verdict
+
 _NONE = "-"
+_FEW = "- (too few texts)"
 
 
 def summary(report: Mapping[str, Any], *, terminal: bool) -> str:
     """The text of a report as `report.json` has it."""
-    parts = [_head(report), _fields(report, terminal)]
+    parts = [_head(report), _verdict(report), _fields(report, terminal)]
+    if report["run"]["calibration"]:
+        parts.append(_applied(report, terminal))
     if report["fit"]:
         parts.append(_fits(report, terminal))
-    parts += [_thresholds(report, terminal), _methods(report, terminal), _latency(report, terminal)]
+    parts += [_thresholds(report, terminal), _methods(report, terminal)]
     if "permutation" in report:
-        parts.append(_permutation(report["permutation"], terminal))
+        parts.append(_permutation(report, terminal))
+    parts.append(_latency(report, terminal))
     if "examples" in report:
         parts.append(_examples(report["examples"], terminal))
     return "\n".join(part for part in parts if part)
@@ -49,16 +56,23 @@ def _head(report: Mapping[str, Any]) -> str:
     )
 
 
+def _verdict(report: Mapping[str, Any]) -> str:
+    return "".join(f"{visible(sentence)}\n" for sentence in verdict(report))
+
+
 def _fields(report: Mapping[str, Any], terminal: bool) -> str:
     """The method that a deployment would use, per field and over all of them."""
     main, scoring = report["main"], report["scoring"]
     rows = [
-        _field_row(field["name"], field["methods"], main, field["legal_mass"][scoring]["spread"])
+        [
+            *_field_row(field["name"], field["methods"], main, field["legal_mass"][scoring]["spread"]),
+            remark(report, field),
+        ]
         for field in report["fields"]
         if field["methods"]
     ]
     if len(rows) > 1:
-        rows.append(_field_row("(all)", report["overall"], main, None))
+        rows.append([*_field_row("(all)", report["overall"], main, None), ""])
     header = [
         "field",
         "n",
@@ -69,6 +83,7 @@ def _fields(report: Mapping[str, Any], terminal: bool) -> str:
         "log loss",
         "ECE",
         "legal mass",
+        "note",
     ]
     return f"{main}, per field:\n" + table(header, rows, terminal=terminal)
 
@@ -108,19 +123,30 @@ def _fits(report: Mapping[str, Any], terminal: bool) -> str:
     )
 
 
+def _applied(report: Mapping[str, Any], terminal: bool) -> str:
+    """The calibration in use, by field."""
+    found = report["run"]["calibration"]
+    rows = [
+        [visible(name), one["method"], one["id"], str(one["rows"])] for name, one in found["fields"].items()
+    ]
+    rows += [[visible(name), f"not applied: {why}", _NONE, _NONE] for name, why in found["dropped"].items()]
+    title = f"calibration in use, {visible(found['file'])}:\n"
+    return title + table(["field", "calibration", "id", "fitted on"], rows, terminal=terminal)
+
+
 def _thresholds(report: Mapping[str, Any], terminal: bool) -> str:
+    if not report["fit"]:
+        return _checks(report, terminal)
     rows = []
     for field in report["fields"]:
         found = field["threshold"]
         passed = found["minimum"] is not None
-        texts = _distinct(found["texts"], found["rows"])
-        why = f"none passes ({texts}, {found['needed']} without error needed)"
         rows.append(
             [
                 visible(field["name"]),
-                f"{found['minimum']:.4f}" if passed else why,
+                f"{found['minimum']:.4f}" if passed else f"none: {no_threshold(field, report['main'])}",
                 f"{found['share']:.0%}" if passed else _NONE,
-                texts if passed else _NONE,
+                _distinct(found["texts"], found["rows"]),
             ]
         )
     title = (
@@ -128,6 +154,27 @@ def _thresholds(report: Mapping[str, Any], terminal: bool) -> str:
         f"{report['precision']:g} with confidence {report['confidence']:g}:\n"
     )
     return title + table(["field", "threshold", "share acted on", "tested on"], rows, terminal=terminal)
+
+
+def _checks(report: Mapping[str, Any], terminal: bool) -> str:
+    """How the thresholds in use do; nothing where there are none."""
+    checks = {field["name"]: field["check"] for field in report["fields"] if field["check"]}
+    rows = [
+        [
+            visible(name),
+            f"{one['minimum']:.4f}",
+            str(one["rows"]),
+            f"{one['share']:.0%}",
+            f"{one['right']} of {one['acted']}",
+            _share(one["precision"]),
+            _share(one["bound"]),
+            _share(one["promised"]),
+        ]
+        for name, one in checks.items()
+    ]
+    at_least = f"at least, with confidence {report['confidence']:g}"
+    header = ["field", "threshold", "n", "share acted on", "right", "precision", at_least, "promised"]
+    return "thresholds in use, on these texts:\n" + table(header, rows, terminal=terminal) if rows else ""
 
 
 def _distinct(texts: int, rows: int) -> str:
@@ -174,7 +221,7 @@ def _difference(test: Mapping[str, Any] | None, main: str) -> tuple[str, str]:
         return _NONE, _NONE
     sign = 1 if test["first"] == main else -1
     ends = sorted(sign * end for end in test["interval"]) if test["interval"] else None
-    return f"{sign * test['difference']:+.3f} {_between(ends)}", f"{test['holm']:.3f}"
+    return f"{sign * test['difference']:+.3f} {_between(ends)}", p_value(test["holm"])
 
 
 def _latency(report: Mapping[str, Any], terminal: bool) -> str:
@@ -193,13 +240,13 @@ def _latency(report: Mapping[str, Any], terminal: bool) -> str:
     return "per text:\n" + table(["", "median", "95 % at most"], rows, terminal=terminal)
 
 
-def _permutation(found: Mapping[str, Any], terminal: bool) -> str:
+def _permutation(report: Mapping[str, Any], terminal: bool) -> str:
+    found = report["permutation"]
     rows = [_flips_row(visible(name), flips) for name, flips in found["fields"].items()]
     if len(rows) > 1:
         rows.append(_flips_row("(all)", found["overall"]))
-    texts = f"{found['texts']} of {found['of_texts']} texts"
-    title = f"in {found['orders']} other orders of fields and choices, on {texts}:\n"
-    header = ["field", "answers that change", "in any order", "accuracy", "lowest", "highest"]
+    title = f"in {found['orders']} other orders of fields and choices ({order_basis(report)}):\n"
+    header = ["field", "answers that change", "in any order", "raw accuracy", "lowest", "highest"]
     return title + table(header, rows, terminal=terminal)
 
 
@@ -226,7 +273,7 @@ def _examples(found: Mapping[str, Any], terminal: bool) -> str:
 
 def _paired_row(name: str, one: Mapping[str, Any]) -> list[str]:
     shares = _share(one["without"]), _share(one["with_examples"]), f"{one['difference']:+.3f}"
-    return [name, str(one["rows"]), *shares, _between(one["interval"]), f"{one['p_value']:.3f}"]
+    return [name, str(one["rows"]), *shares, _between(one["interval"]), p_value(one["p_value"])]
 
 
 def _quantile(spread: Mapping[str, Any], share: float) -> float:
@@ -238,4 +285,4 @@ def _share(value: float | None) -> str:
 
 
 def _between(ends: Sequence[float] | None) -> str:
-    return _NONE if not ends else f"{ends[0]:.3f} to {ends[1]:.3f}"
+    return _FEW if not ends else f"{ends[0]:.3f} to {ends[1]:.3f}"
