@@ -229,7 +229,7 @@ def test_a_field_without_labels_is_named_and_has_no_figures():
 
 def test_a_handful_of_texts_is_told_as_that_on_the_page():
     names = ["f", "g"]
-    whole = report([field(name, ["a", "b", "c"], 1) for name in names], fit=False, texts=7)
+    whole = report([field(name, ["a", "b", "c"], 1) for name in names], texts=7)
     page = Page(html(whole | extras(names))).text
     assert "answers were right (95 % interval – (too few texts))" in page
     assert "fewer than 20 distinct texts" in page
