@@ -25,10 +25,14 @@ from .schema import Choice, Field, Schema
 from .template import CPU_SECONDS, Rendering, RunawayTemplateError, render
 from .vocabulary import Vocabulary
 
-PROMPT_VERSION = "1"
+PROMPT_VERSION = "2"
 FENCE = "input_text"
 EXAMPLE_FENCE = "example_text"
 MAX_WHOLE_ANSWERS = 16
+COPY_RULE = (
+    "Each question below is asked on its own. Answer it with exactly one of its lines of JSON, copied."
+)
+VALUE_RULE = "Answer one question as JSON, with exactly one of its listed values."
 
 _TASK = "\ue0a0\ue0a1\ue0a2"
 _CONTEXT = "\ue0b0\ue0b1\ue0b2"
@@ -82,7 +86,9 @@ def _answer(field: Field, choice: Choice) -> str:
 
 def _instructions(schema: Schema) -> str:
     task = schema.instructions or "Classify the text."
-    rule = "Answer one question as JSON, with exactly one of its listed values."
+    # In a long list most lines are bare values, and there is no line of JSON to copy.
+    copied = all(len(field.choices) <= MAX_WHOLE_ANSWERS for field in schema.fields)
+    rule = COPY_RULE if copied else VALUE_RULE
     # Templates trim a message; what would be trimmed is never in it.
     return "\n\n".join([f"{task}\n{rule}", *map(_question, schema.fields)]).strip()
 

@@ -23,7 +23,6 @@ from pcdc_runtime.loaded import LoadedModel, open_model
 from pcdc_runtime.models import DEFAULT, ModelFiles, resolve
 from prompt_trial import (
     CLOSED,
-    COPY,
     EACH,
     FENCED,
     LAYOUTS,
@@ -155,7 +154,7 @@ TRIALS: Mapping[str, Trial] = {
     "one whole answer": same(LAYOUTS["first-whole"]),
     "meanings first": whole(SHORT, meanings_first),
     "rule: each on its own": whole(EACH),
-    "rule: copy a line": whole(COPY),
+    "rule: one listed value": whole(SHORT),
     "rule: none": whole(""),
     "reminder after": same(Layout(instructions(whole_answers, SHORT), FENCED, REMIND)),
     "question after": question_after(whole_answers),

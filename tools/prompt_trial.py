@@ -18,7 +18,7 @@ from pcdc_runtime.models import DEFAULT, resolve
 
 from pcdc.emit import compile_schema
 from pcdc.parse import parse_file
-from pcdc.prompt import DEFAULT_LAYOUT, FENCE, Layout, load_target
+from pcdc.prompt import COPY_RULE, DEFAULT_LAYOUT, FENCE, VALUE_RULE, Layout, load_target
 from pcdc.schema import Field, Schema
 
 ROOT = Path(__file__).resolve().parent.parent / "schemas"
@@ -75,8 +75,7 @@ EACH = (
     "Each question below is asked on its own. Answer it with one JSON object that has the question's key and "
     "one of its listed values."
 )
-SHORT = "Answer one question as JSON, with exactly one of its listed values."
-COPY = "Each question below is asked on its own. Answer it with exactly one of its lines of JSON, copied."
+SHORT = VALUE_RULE
 FENCED = f"<{FENCE}>\n"
 CLOSED = f"\n</{FENCE}>"
 REMIND = CLOSED + "\n\nAnswer with one JSON object: one key, one of its listed values."
@@ -92,7 +91,7 @@ LAYOUTS = {
     "whole-answers+reminder": Layout(instructions(whole_answers, EACH), FENCED, REMIND),
     "first-whole": Layout(instructions(first_whole, EACH), FENCED, CLOSED),
     "whole-answers short": Layout(instructions(whole_answers, SHORT), FENCED, CLOSED),
-    "whole-answers copy": Layout(instructions(whole_answers, COPY), FENCED, CLOSED),
+    "whole-answers copy": Layout(instructions(whole_answers, COPY_RULE), FENCED, CLOSED),
     "named-values": Layout(instructions(named_values, EACH), FENCED, CLOSED),
 }
 
