@@ -106,7 +106,7 @@ def legal_mass(counts: Sequence[int], alt: str) -> str:
     return _svg(figure, alt)
 
 
-def _shortened(count: float, _: int | None = None) -> str:
+def _shortened(count: float, _: float) -> str:
     """A number of texts that fits beside an axis."""
     if count < 10_000:
         return f"{count:.0f}"
@@ -148,7 +148,7 @@ def _svg(figure: Figure, alt: str) -> str:
     written = io.BytesIO()
     with mpl.rc_context({**STYLE, "svg.hashsalt": alt}):
         # The canvas itself: `savefig` would draw twice.
-        FigureCanvasSVG(figure).print_svg(written, metadata={"Date": None})
+        FigureCanvasSVG(figure).print_svg(written, metadata={"Date": None})  # type: ignore[no-untyped-call]
     text = _NOT_SHOWN.sub("", written.getvalue().decode())
     text = _GROUP_ID.sub("<g>", text).replace("xlink:href", "href")
     name = html.escape(alt, quote=True)
