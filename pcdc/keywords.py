@@ -63,11 +63,11 @@ def suggestion(word: str, known: frozenset[str]) -> str:
     return "" if best is None else f"did you mean `{best}`?"
 
 
-def nearest(word: str, known: frozenset[str]) -> str | None:
-    """The known word that this one may stand for, if any."""
+def nearest(word: str, known: frozenset[str], cutoff: float = 0.8) -> str | None:
+    """The known word that this one may stand for, if any; `cutoff` is how alike, from 0 to 1."""
     low = word.lower()
     by_low = {k.lower(): k for k in sorted(known, reverse=True)}
-    close = [by_low[k] for k in get_close_matches(low, sorted(by_low), n=1, cutoff=0.8)]
+    close = [by_low[k] for k in get_close_matches(low, sorted(by_low), n=1, cutoff=cutoff)]
     begun = [by_low[k] for k in sorted(by_low) if len(low) >= _SHORTEST and k.startswith(low)]
     return next(iter([*close, *begun]), None)
 

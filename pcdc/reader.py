@@ -111,7 +111,13 @@ class _Reader:
         if self.at >= end:
             self.at = end
             self.refuse("has a blank line", start, "remove it; every line is an entry")
-        value = self.value(1)
+        try:
+            value = self.value(1)
+        except Refused as refused:
+            if refused.code != "PCDC105" or self.at < end:
+                raise
+            self.at = end
+            self.refuse("ends before its value does", help=f"{help}; in text, `\\n` is a line break")
         if self.at > end:
             self.refuse("has a value of more than one line", start, help)
         self.blanks()

@@ -137,8 +137,8 @@ def run(options: Options, say: Say, watch: Watch) -> Outcome:
     artifact = artifact_file.read(options.artifact)
     if options.baseline:
         _need("llguidance")
-    data = _data(options, artifact, watch)
-    trial = _trial(options, artifact, data.rows, watch)
+    data = _data(options, artifact, say, watch)
+    trial = _trial(options, artifact, data.rows, say, watch)
     target = target_of(artifact, options.model) if options.permute or trial else None
     calibration = beside(options.artifact) if options.calibration and not options.fit else None
     say(unlabelled(data.rows, artifact, options.data))
@@ -202,9 +202,9 @@ def _arithmetic(one: _Run) -> dict[str, str]:
     return {"pcdc": __version__, **found}
 
 
-def _data(options: Options, artifact: Artifact, watch: Watch) -> _Data:
+def _data(options: Options, artifact: Artifact, say: Say, watch: Watch) -> _Data:
     """The rows of the data file, without those whose text the artifact shows as an example, drawn by seed."""
-    rows, digest = _rows(options.data, artifact, watch)
+    rows, digest = _rows(options.data, artifact, say, watch)
     shown = {same_text(example.context) for example in artifact.examples}
     unseen = [row for row in rows if same_text(row.context) not in shown]
     if not unseen:
@@ -215,12 +215,13 @@ def _data(options: Options, artifact: Artifact, watch: Watch) -> _Data:
     return _Data(chosen, len(rows), len(rows) - len(unseen), digest)
 
 
-def _rows(path: Path, artifact: Artifact, watch: Watch) -> tuple[tuple[Row, ...], str]:
+def _rows(path: Path, artifact: Artifact, say: Say, watch: Watch) -> tuple[tuple[Row, ...], str]:
     """The rows of a file, and the sha256 of the bytes that they were read from."""
     watch(f"reading {path.name}", 0, 0)
     data, diagnostics = read_data(path, artifact)
     if has_errors(diagnostics):
         raise DataError(capped(diagnostics))
+    say(diagnostics)
     return data.rows, data.sha256
 
 
@@ -239,11 +240,13 @@ def capped(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
     return told
 
 
-def _trial(options: Options, artifact: Artifact, rows: Sequence[Row], watch: Watch) -> _Trial | None:
+def _trial(
+    options: Options, artifact: Artifact, rows: Sequence[Row], say: Say, watch: Watch
+) -> _Trial | None:
     """Examples from the file of training texts, none of which is a text of the data."""
     if options.examples_from is None:
         return None
-    train, _ = _rows(options.examples_from, artifact, watch)
+    train, _ = _rows(options.examples_from, artifact, say, watch)
     measured = {same_text(row.context) for row in rows}
     apart = [row for row in train if same_text(row.context) not in measured]
     if not apart:

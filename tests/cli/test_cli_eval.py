@@ -50,7 +50,9 @@ def evaluate(pcdc, artifact, tiny, tmp_path):
 
 
 def figures(report):
-    """A report without what differs from run to run."""
+    """A report without what differs from run to run, and the lines where texts stand in their file."""
+    for mistake in [one for field in report["fields"] for one in field["mistakes"]]:
+        del mistake["line"]
     return {key: report[key] for key in ("fields", "overall")}
 
 
@@ -120,12 +122,30 @@ def test_a_fit_writes_a_calibration_that_the_runtime_applies(evaluate, data, pcd
 
 def test_mistakes_in_the_data_are_told_at_once_and_nothing_is_run(evaluate, data, monkeypatch):
     monkeypatch.setattr("pcdc.evaluation.command.Opening", None)
-    data.write_text('{"context": "x", "expected": {"urgent": "true", "tem": 1}}\n{', encoding="utf-8")
+    data.write_text('{"context": "x", "expected": {"urgent": "true", "departmnt": 1}}\n{', encoding="utf-8")
     done = evaluate(data)
     assert done.exit_code == 1
     places = [line.partition(": error[")[0] for line in done.stderr.splitlines() if ": error[" in line]
     assert [place.rpartition("data.jsonl")[2] for place in places] == [":1:41", ":1:49", ":2:2"]
     assert not evaluate.report.exists()
+
+
+def test_what_is_not_read_of_the_data_is_a_warning(evaluate, data):
+    whole = [json.loads(line) for line in data.read_text(encoding="utf-8").splitlines()]
+    data.write_text("\n".join(json.dumps({"id": n} | row) for n, row in enumerate(whole)), encoding="utf-8")
+    done = evaluate(data)
+    assert done.exit_code == 0, done.output
+    assert done.stderr.count("PCDC728") == 1
+    assert 'has keys that are not read: "id"' in done.stderr
+
+
+def test_a_file_that_is_no_data_by_its_name_is_a_wrong_call(evaluate, tmp_path):
+    path = tmp_path / "router.json"
+    path.write_text("{}", encoding="utf-8")
+    done = evaluate(path)
+    assert done.exit_code == 2
+    assert "error[PCDC710]" in done.stderr
+    assert "write one a line into a file .jsonl" in done.stderr
 
 
 def test_of_many_mistakes_the_first_are_told_and_the_others_counted(evaluate, data):
@@ -159,7 +179,7 @@ def test_data_in_which_no_text_fits_is_refused(evaluate, data):
 def test_a_field_without_labels_is_said_aloud(evaluate, data):
     data.write_text(json.dumps({"context": "x", "expected": {"urgent": True}}), encoding="utf-8")
     done = evaluate(data)
-    assert 'warning[PCDC724]: field "department", has no label in' in done.stderr
+    assert 'warning[PCDC724]: field "department" has no label in' in done.stderr
 
 
 def test_everything_is_measured_at_once(evaluate, data, tmp_path):
@@ -315,11 +335,12 @@ def test_a_refused_calibration_leaves_the_report(evaluate, data, monkeypatch):
     assert not calibration_path(evaluate.artifact).exists()
 
 
-def test_a_calibration_without_a_place_leaves_the_report(evaluate, data):
+def test_a_calibration_without_a_place_is_told_before_anything_is_measured(evaluate, data):
     calibration_path(evaluate.artifact).mkdir()
-    evaluate(data)
-    assert (evaluate.report / "report.json").is_file()
-    assert evaluate(data, "--fit").exit_code == 2
+    done = evaluate(data, "--fit")
+    assert done.exit_code == 2
+    assert "is a folder where a file is to be written" in done.stderr
+    assert not evaluate.report.exists()
 
 
 def test_what_a_killed_run_left_is_swept_and_nothing_else(evaluate, data):

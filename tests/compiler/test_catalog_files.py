@@ -160,7 +160,7 @@ def test_only_line_breaks_end_a_line(parsed, breaker):
         ({"source": "t.jsonl"}, '"a"\n\n"b"\n', "PCDC105", (2, 1), "blank line"),
         ({"source": "t.jsonl"}, '"a"\n{"value":\n"b"}\n', "PCDC105", (2, 1), "more than one line"),
         ({"source": "t.jsonl"}, '"a"\n{"value": 7}\n"c"\n', "PCDC232", (2, 11), "is a number"),
-        ({"source": "t.jsonl"}, '"a"\n"b\n', "PCDC105", (2, 3), "control character"),
+        ({"source": "t.jsonl"}, '"a"\n"b\n', "PCDC105", (2, 3), "ends before its value"),
     ],
 )
 def test_what_is_wrong_with_a_row_stands_in_the_catalog_at_its_place(

@@ -120,7 +120,11 @@ def test_every_mistake_of_a_file_is_told_at_once_in_its_place(tmp_path):
         ({"count": "2.5"}, "the answer is a number: write `2.5` without quotes"),
         ({"language": "not stated"}, "the answer is null: write `null` without quotes"),
         ({"teams": "tech"}, "did you mean `team`?"),
-        ({"urgent": 1}, ""),
+        ({"urgent": 1}, "write `true` or `false`"),
+        ({"urgent": "no"}, "write `true` or `false` without quotes"),
+        ({"urgent": "True"}, "write `true` or `false` without quotes"),
+        ({"language": "null"}, "the answer is null: write `null` without quotes"),
+        ({"team": "None"}, "for no label write `null` without quotes"),
         ({"count": True}, ""),
     ],
 )
@@ -135,17 +139,134 @@ def test_a_number_in_place_of_its_text_says_how_to_write_it(tmp_path):
 
 
 def test_the_answers_that_there_are_are_named(tmp_path):
-    assert only(tmp_path, line(urgent="x")).limit == 'its answers are "true", "false"'
+    assert only(tmp_path, line(urgent="x")).limit == "its answers are true, false"
+    assert only(tmp_path, line(language="x")).limit == 'its answers are "English", null'
+    assert only(tmp_path, line(count=7)).limit == "its answers are 1, 2.5"
+
+
+def test_the_answers_are_named_as_a_cell_spells_them(tmp_path):
+    def limit(text):
+        return only(tmp_path, text, "data.csv").limit
+
+    assert limit("context,urgent\na,x\n") == "its answers are true, false"
+    assert limit("context,language\na,x\n") == 'its answers are "English", "not stated"'
+
+
+@pytest.mark.parametrize(("yes", "no"), [("TRUE", "FALSE"), ("True", "False"), ("true", "false")])
+def test_a_boolean_cell_may_be_written_in_any_case(tmp_path, yes, no):
+    text = f"context,urgent\na,{yes}\nb,{no}\n"
+    rows, problems = read_rows(written(tmp_path, text, "data.csv"), ARTIFACT)
+    assert ([dict(row.expected) for row in rows], problems) == ([{"urgent": 0}, {"urgent": 1}], [])
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "help"),
+    [
+        ("urgent", "no", "write `true` or `false`"),
+        ("urgent", "0", "write `true` or `false`"),
+        ("urgent", "null", "for no label leave the cell empty"),
+        ("language", "null", "the answer is null: write `not stated`"),
+        ("language", "None", "the answer is null: write `not stated`"),
+        ("language", "Not stated", "did you mean `not stated`?"),
+        ("team", "TECH", "did you mean `tech`?"),
+    ],
+)
+def test_a_cell_that_is_nearly_right_says_how_to_write_it(tmp_path, column, cell, help):
+    assert only(tmp_path, f"context,{column}\na,{cell}\n", "data.csv").help == help
+
+
+def test_other_columns_and_keys_are_named_in_one_warning_and_not_read(tmp_path):
+    table = "id,context,source,team\n1,a text,x,tech\n2,a text,x,billing\n"
+    lines = [
+        '{"id": 1, "context": "a text", "expected": {"team": "tech", "mood": "calm"}}',
+        '{"id": 2, "context": "a text", "expected": {"team": "billing"}, "team": "old"}',
+    ]
+    from_csv, (told,) = read_rows(written(tmp_path, table, "data.csv"), ARTIFACT)
+    from_json, (also,) = read_rows(written(tmp_path, "\n".join(lines)), ARTIFACT)
+    assert (
+        [row.expected for row in from_csv]
+        == [row.expected for row in from_json]
+        == [{"team": 1}, {"team": 0}]
+    )
+    assert (told.code, told.severity, told.location.column) == ("PCDC728", "warning", 1)
+    assert told.fact == 'has columns that are not read: "id", "source"'
+    assert also.fact == 'has keys that are not read: "id", "mood", "team"'
+    assert told.limit == 'the artifact\'s fields are "team", "urgent", "count", "language"'
+
+
+def test_a_field_outside_expected_is_no_label_unawares(tmp_path):
+    beside = only(tmp_path, '{"context": "x", "expected": {"urgent": true}, "team": "tech"}')
+    assert (beside.code, beside.fact, beside.help) == (
+        "PCDC721",
+        "is outside `expected`",
+        "put it into `expected`",
+    )
+    misspelt = only(tmp_path, '{"context": "x", "expected": {"urgent": true}, "teem": "tech"}')
+    assert misspelt.help == 'put it into `expected` as "team"'
+
+
+def test_a_name_near_a_field_that_is_there_is_only_named(tmp_path):
+    assert only(tmp_path, "context,team,team_2\na,tech,billing\n", "data.csv").code == "PCDC728"
+    assert only(tmp_path, "context,team_2\na,billing\n", "data.csv").code == "PCDC721"
+    assert only(tmp_path, line(team="tech", teem="tech")).code == "PCDC728"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "fact"),
+    [
+        ("d.csv", "context;team\na;tech\nb;tech;\n", "has semicolons between its columns"),
+        ("d.csv", '"context";"team"\n"a";"tech"\n', "has semicolons between its columns"),
+        ("d.csv", "text;team\na;tech\n", "has semicolons between its columns"),
+        ("d.csv", "context\tteam\na\ttech\n", "has tabs between its columns"),
+        ("d.tsv", "context,team\na,tech\n", "has commas between its columns"),
+    ],
+)
+def test_another_separator_is_told_once(tmp_path, name, text, fact):
+    told = only(tmp_path, text, name)
+    assert (told.code, told.fact) == ("PCDC720", fact)
+    assert told.help == "save it as .csv with commas, or as .tsv with tabs"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "help"),
+    [
+        ("d.csv", "text,team\na,tech\n", 'rename "text" to `context`'),
+        ("d.csv", "id,message,team\n1,a,tech\n", "name the column of the texts `context`"),
+        ("d.jsonl", '{"text": "a", "expected": {"team": "tech"}}', 'rename "text" to `context`'),
+        ("d.jsonl", '{"body": "a", "expected": {"team": "tech"}}', "name the key of the text `context`"),
+        ("d.jsonl", '{"context": "a", "expect": {"team": "tech"}}', 'rename "expect" to `expected`'),
+        ("d.jsonl", '{"context": "a", "team": "tech"}', 'put "team" into an object `expected`'),
+        ("d.jsonl", '{"context": "a"}', "put the labels into an object `expected`"),
+    ],
+)
+def test_what_a_row_lacks_is_one_mistake_with_one_help(tmp_path, name, text, help):
+    told = only(tmp_path, text, name)
+    assert (told.code, told.help) == ("PCDC720", help)
+
+
+@pytest.mark.parametrize("kept", range(1, len(line(team="tech"))))
+def test_a_line_cut_short_is_one_mistake_and_the_next_is_read(tmp_path, kept):
+    rows, (told,) = read_rows(
+        written(tmp_path, line(team="tech")[:kept] + "\n" + line("next", urgent=True)), ARTIFACT
+    )
+    assert (told.code, told.location.line, told.location.column) == ("PCDC105", 1, kept + 1)
+    assert told.fact == "ends before its value does"
+    assert [row.context for row in rows] == ["next"]
+
+
+def test_a_line_break_inside_text_says_how_to_write_it(tmp_path):
+    told = read_rows(written(tmp_path, '{"context": "one\ntwo"}'), ARTIFACT)[1][0]
+    assert told.help == "a line holds one whole JSON value; in text, `\\n` is a line break"
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("context,team\na,tec\n", [("PCDC722", 2, 3)]),
-        ("context,urgent\na,True\n", [("PCDC722", 2, 3)]),
+        ("context,urgent\na,yes\n", [("PCDC722", 2, 3)]),
         ('context,team\n"a\nb",x\nc,tech,\n', [("PCDC722", 3, 4), ("PCDC720", 4, 1)]),
-        ("context,tam,team,team\na,b,tech,tech\n", [("PCDC721", 1, 9), ("PCDC106", 1, 18)]),
-        ("text,team\na,tech\n", [("PCDC721", 1, 1), ("PCDC720", 1, 1)]),
+        ("context,team,urgnt,team\na,tech,true,tech\n", [("PCDC721", 1, 14), ("PCDC106", 1, 20)]),
+        ("text,tem\na,tech\n", [("PCDC720", 1, 1)]),
         ("", [("PCDC720", 1, 1)]),
         ("context,team\n,tech\n", [("PCDC720", 2, 1)]),
         ('context,team\n"a,tech\n', [("PCDC720", 2, 1)]),
@@ -167,7 +288,7 @@ def test_a_cell_may_be_longer_than_the_csv_module_wants(tmp_path):
 def test_a_file_that_is_no_data_is_refused(tmp_path, monkeypatch):
     assert found(tmp_path, "\n{}\xff".encode("latin-1")) == [("PCDC104", 2, 3)]
     assert found(tmp_path, "") == [("PCDC723", 1, 1)]
-    assert only(tmp_path, "{}", "data.json").code == "PCDC723"
+    assert only(tmp_path, "{}", "data.json").code == "PCDC710"
     (missing,) = read_rows(tmp_path / "no.jsonl", ARTIFACT)[1]
     assert missing.code == "PCDC101"
     monkeypatch.setattr("pcdc.evaluation.rows.MAX_BYTES", 20)
@@ -200,7 +321,7 @@ def test_a_text_with_a_byte_order_mark_reads_like_one_without(tmp_path):
 @pytest.mark.parametrize(
     ("text", "name"),
     [
-        ("context," + "tam," * 20_000 + "team\n", "data.csv"),
+        ("context," + "tam," * 20_000 + "id\n", "data.csv"),
         ("context," + "team," * 20_000 + "team\n", "data.csv"),
         ("context,team\n" + "a,tec\n" * 3000, "data.csv"),
         ("{}\n" * 3000, "data.jsonl"),
@@ -215,8 +336,8 @@ def test_a_file_with_too_many_mistakes_is_not_read_on(tmp_path, text, name):
 def test_places_of_columns_are_found_in_one_pass(tmp_path, monkeypatch):
     scanned = []
     monkeypatch.setattr("pcdc.evaluation.rows.cell_at", lambda *place: scanned.append(place) or 0)
-    text = "context," + ",".join(f"t{n}" for n in range(500)) + "\n"
-    assert found(tmp_path, text, "data.csv")[:2] == [("PCDC721", 1, 9), ("PCDC721", 1, 12)]
+    text = "context," + ",".join(f"tea{n}" for n in range(500)) + "\n"
+    assert found(tmp_path, text, "data.csv")[:2] == [("PCDC721", 1, 9), ("PCDC721", 1, 14)]
     assert scanned == []
 
 
