@@ -5,6 +5,7 @@ draws, and the difference of two methods is paired. Intervals are 95 % percentil
 of ECE is of the plain figure, which is above zero for a perfectly calibrated model too: `ece_band` says
 how much.
 
+Where all answers are right, or all wrong, resamples do not vary: the interval of accuracy is exact then.
 Resamples of a handful of texts vary too little, of one text not at all: below MIN_TEXTS distinct texts there
 is no interval and no p-value of resamples.
 """
@@ -83,6 +84,12 @@ def interval(values: Floats, texts: int) -> tuple[float, float] | None:
     """
     usable = values[np.isfinite(values)]
     return _percentiles(usable) if texts >= MIN_TEXTS and len(usable) else None
+
+
+def unanimous_interval(right: bool, texts: int) -> tuple[float, float]:
+    """The exact interval (Clopper-Pearson) of a share where all of so many texts are right, or all wrong."""
+    reach: float = ((1 - LEVEL) / 2) ** (1 / texts)
+    return (reach, 1.0) if right else (0.0, 1 - reach)
 
 
 def ece_band(confidence: Floats, seed: int) -> tuple[float, float]:

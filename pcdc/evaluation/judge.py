@@ -196,6 +196,9 @@ def _figures(
     confidence, correct = scored.confidence, scored.correct
     bins = None if confidence is None else metrics.reliability(confidence, correct)
     texts = len(np.unique(text))
+    intervals = {figure: bootstrap.interval(values, texts) for figure, values in drawn.items()}
+    if correct.all() or not correct.any():
+        intervals["accuracy"] = bootstrap.unanimous_interval(bool(correct.all()), texts)
     return Figures(
         rows=len(correct),
         texts=texts,
@@ -210,5 +213,5 @@ def _figures(
         reliability=bins,
         auroc=auroc,
         risk_coverage=None if confidence is None else metrics.risk_coverage(confidence, correct),
-        intervals={figure: bootstrap.interval(values, texts) for figure, values in drawn.items()},
+        intervals=intervals,
     )

@@ -32,7 +32,8 @@ SHORTEST, LONGEST = 0.1, 0.5
 class Paired:
     """Accuracy without and with the examples on `rows` labels of `texts` distinct texts.
 
-    `p_value` is McNemar's, exact, by text. `interval` is None where the texts are too few for one.
+    `p_value` is McNemar's, exact, by text. `interval` is None where the texts are too few for one. `majority`
+    is the accuracy of always the most frequent label, `majority_p` that of the same test against it.
     """
 
     rows: int
@@ -42,14 +43,21 @@ class Paired:
     difference: float
     interval: tuple[float, float] | None
     p_value: float
+    majority: float
+    majority_p: float
 
     @property
     def verdict(self) -> str:
-        """What the interval and the exact test both say."""
+        """What the interval and the exact test both say, and whether reading the text gains anything then."""
         if self.interval is None:
             return "too few texts to tell"
-        if self.p_value < SIGNIFICANT and not self.interval[0] <= 0 <= self.interval[1]:
-            return "helps" if self.interval[0] > 0 else "hurts"
+        gains = self.with_examples > self.majority and self.majority_p < SIGNIFICANT
+        short = "" if gains else ", and with them not shown to be better than always the most frequent label"
+        return self._effect(self.interval) + short
+
+    def _effect(self, interval: tuple[float, float]) -> str:
+        if self.p_value < SIGNIFICANT and not interval[0] <= 0 <= interval[1]:
+            return "helps" if interval[0] > 0 else "hurts"
         return "no difference shown"
 
 
@@ -141,6 +149,7 @@ def try_examples(
                 text[labelled],
                 _best([pairs[n][1].fields[rule][index] for n in labelled]) == expected,
                 _best([pairs[n][2].fields[rule][index] for n in labelled]) == expected,
+                expected == np.bincount(expected).argmax(),
             )
     weights = draw(len(numbers), seed) if numbers else np.empty((0, 0))
     return Proposal(
@@ -154,11 +163,15 @@ def try_examples(
 
 @dataclass(frozen=True, eq=False)
 class _Judged:
-    """Per label: its distinct text's number, and whether the answer was right without and with examples."""
+    """Per label: its distinct text's number, and whether the answer was right without and with examples.
+
+    `constant` is whether the most frequent label is right.
+    """
 
     text: Ints
     first: Bools
     second: Bools
+    constant: Bools
 
 
 def _joined(parts: Sequence[_Judged]) -> _Judged:
@@ -166,6 +179,7 @@ def _joined(parts: Sequence[_Judged]) -> _Judged:
         np.concatenate([part.text for part in parts]),
         np.concatenate([part.first for part in parts]),
         np.concatenate([part.second for part in parts]),
+        np.concatenate([part.constant for part in parts]),
     )
 
 
@@ -195,4 +209,6 @@ def _paired(judged: _Judged, weights: Floats) -> Paired:
         difference=float(gain.mean()),
         interval=between,
         p_value=mcnemar_p(judged.first, judged.second, judged.text),
+        majority=float(judged.constant.mean()),
+        majority_p=mcnemar_p(judged.second, judged.constant, judged.text),
     )

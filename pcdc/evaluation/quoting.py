@@ -9,6 +9,7 @@ from .rows import Row
 
 QUOTED = 160
 """How many characters of a text are shown."""
+LEFT_OUT = "(text left out)"
 
 
 def quote(report: dict[str, Any], rows: Sequence[Row], *, texts: bool) -> None:
@@ -31,7 +32,9 @@ def without_examples(report: dict[str, Any]) -> dict[str, Any]:
     """A report without the texts of the worked examples that were tried."""
     if "examples" not in report:
         return report
-    return report | {"examples": report["examples"] | {"examples": [], "declaration": None}}
+    found = report["examples"]
+    quoted = [one | {"context": LEFT_OUT} for one in found["examples"]]
+    return report | {"examples": found | {"examples": quoted, "declaration": None}}
 
 
 def _shortened(context: str) -> str:

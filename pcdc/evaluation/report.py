@@ -167,9 +167,10 @@ def _definitions(report: Report) -> Markup:
     words = (
         f"Judged on: {known['judged_on']}. Intervals are the {100 * known['interval']:g} % percentile "
         f"intervals of {known['resamples']} resamples of texts, paired between methods; there are none of "
-        f"fewer than {known['least_texts']} distinct texts. ECE: up to {known['ece_bins']} bins of equal "
-        "mass that never part equal probabilities. Log loss in nats. Brier: half the squared distance between "
-        "probabilities and label. Accuracy within one field is compared by an exact McNemar test, a distinct "
-        "text being one trial, all else by resampling; p-values are corrected by Holm's method."
+        f"fewer than {known['least_texts']} distinct texts. Where all answers are right, or all wrong, the "
+        "interval of accuracy is the exact binomial one (Clopper-Pearson), a distinct text being one trial. "
+        f"ECE: up to {known['ece_bins']} bins of equal mass that never part equal probabilities. Log loss in "
+        "nats. Brier: half the squared distance between probabilities and label. Accuracy within one field "
+        "is compared by an exact McNemar test, a distinct text being one trial, all else by resampling; p-values are corrected by Holm's method."
     )
     return page.section("Definitions", [page.paragraph(words)])

@@ -247,6 +247,7 @@ def examples(report: Report) -> Markup:
             share(one["difference"], signed=True),
             between(one["interval"], lambda value: share(value, signed=True)),
             p_value(one["p_value"]),
+            share(one["majority"]),
         ]
         for name, one in named
     ]
@@ -254,7 +255,7 @@ def examples(report: Report) -> Markup:
         page.preformatted(f"{one['context']}\n\n{json.dumps(one['answers'], ensure_ascii=False)}")
         for one in found["examples"]
     ]
-    header = ["field", "texts", "accuracy without → with", "difference", "95 % interval", "p"]
+    header = ["field", "texts", "accuracy without → with", "difference", "95 % interval", "p", "majority"]
     body = [page.paragraph(note), table(header, rows, numeric_from=1), page.details("The examples", shown)]
     return page.section("Do examples help?", body)
 

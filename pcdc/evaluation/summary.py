@@ -266,14 +266,22 @@ def _examples(found: Mapping[str, Any], terminal: bool) -> str:
         f"({found['shared_texts']} in the data left out), on {found['texts']} texts: {found['verdict']}\n"
         f"they make the prompt's head {after - before:+d} tokens longer, once, not per text\n"
     )
-    header = ["field", "n", "accuracy without", "with", "difference", "95 % interval", "p"]
+    header = ["field", "n", "accuracy without", "with", "difference", "95 % interval", "p", "majority"]
     paste = json.dumps(found["declaration"], ensure_ascii=False, indent=2)
-    return f"{title}{table(header, rows, terminal=terminal)}{paste}\n"
+    how = "to use them, merge into x-pcdc of the definition:\n"
+    return f"{title}{table(header, rows, terminal=terminal)}{how}{paste}\n"
 
 
 def _paired_row(name: str, one: Mapping[str, Any]) -> list[str]:
     shares = _share(one["without"]), _share(one["with_examples"]), f"{one['difference']:+.3f}"
-    return [name, str(one["rows"]), *shares, _between(one["interval"]), p_value(one["p_value"])]
+    return [
+        name,
+        str(one["rows"]),
+        *shares,
+        _between(one["interval"]),
+        p_value(one["p_value"]),
+        _share(one["majority"]),
+    ]
 
 
 def _quantile(spread: Mapping[str, Any], share: float) -> float:

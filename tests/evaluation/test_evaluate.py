@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 from fakes import make_artifact, spelled
 from labelled import measured
-from pcdc_runtime.calibration import dumps, loads
+from pcdc_runtime.calibration import Threshold, dumps, loads
+from scipy.stats import binomtest
 
 from pcdc.evaluation import split
+from pcdc.evaluation.deployed import Applied, Deployed
 from pcdc.evaluation.evaluation import HELD_IN, calibration_of, evaluate
+from pcdc.evaluation.fit import Fit
 
 PROMISE = {"precision": 0.6, "confidence": 0.95}
 
@@ -95,6 +98,18 @@ def test_a_rare_choice_is_in_both_parts_and_equal_texts_still_never_part(seed):
             assert sum(parts) < 2 or min(parts)
 
 
+def test_where_all_answers_are_right_or_wrong_the_interval_of_accuracy_is_exact(run):
+    sure = np.eye(2)[run.tables[0].expected] * 50
+    for sign, one_end in ((1, 1.0), (-1, 0.0)):
+        scores = dict.fromkeys(run.tables[0].log_scores, sign * sure)
+        only = replace(run, tables=(replace(run.tables[0], log_scores=scores),))
+        figures = evaluate(only, seed=0, fit=False, **PROMISE).fields[0].methods["joint"]
+        low, high = figures.intervals["accuracy"]
+        exact = binomtest(figures.texts * (sign > 0), figures.texts).proportion_ci(0.95, "exact")
+        assert one_end in (low, high)
+        assert (low, high) == pytest.approx((exact.low, exact.high))
+
+
 def test_labels_decide_no_split_without_a_share():
     assert not split.held_in(np.arange(9), 0.0, 0, [(np.arange(9), np.zeros(9, dtype=int))]).any()
 
@@ -163,6 +178,41 @@ def test_thresholds_are_of_the_deployed_probabilities(fitted):
     assert urgent.threshold.rows == urgent.held_out
     assert urgent.threshold.minimum is not None
     assert 0 < urgent.threshold.share <= 1
+
+
+def applied(**fields):
+    return Deployed("x.pcdc.calibration.json", "d" * 64, fields, {})
+
+
+def test_the_calibration_in_use_is_judged_on_all_rows_and_its_thresholds_are_checked(run, raw):
+    threshold = Threshold(0.8, 0.9, 0.95, 0.5, 100)
+    fit = Fit("bias", 2.0, (0.4, -0.4))
+    found = evaluate(
+        run, seed=1, fit=False, **PROMISE, deployed=applied(urgent=Applied(fit, "0" * 16, 50, threshold))
+    )
+    assert found.main == "joint+applied"
+    urgent, topic = found.fields
+    log_prob = fit.log_prob(run.tables[0].log_scores["joint"])
+    right = log_prob.argmax(axis=1) == run.tables[0].expected
+    acted = np.exp(log_prob.max(axis=1)) >= 0.8
+    assert urgent.methods["joint+applied"].accuracy == pytest.approx(right.mean())
+    assert (urgent.check.rows, urgent.check.acted, urgent.check.right) == (
+        run.texts,
+        acted.sum(),
+        (acted & right).sum(),
+    )
+    assert urgent.check.bound < urgent.check.precision
+    assert (urgent.check.promised, urgent.threshold, topic.check) == (0.9, None, None)
+    assert topic.methods["joint+applied"] == raw.fields[1].methods["joint"]
+
+
+def test_wrong_answers_are_kept_the_surest_first(raw, run):
+    for field, table in zip(raw.fields, run.tables, strict=True):
+        kept = field.mistakes
+        assert len(kept) == 20
+        assert [one.probability for one in kept] == sorted((one.probability for one in kept), reverse=True)
+        expected = dict(zip(table.row.tolist(), table.expected.tolist(), strict=True))
+        assert all(one.expected == expected[one.text] != one.answered for one in kept)
 
 
 def test_a_field_without_held_out_rows_has_no_figures(run, monkeypatch):

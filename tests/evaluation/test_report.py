@@ -76,6 +76,8 @@ def extras(names, hostile=""):
         "difference": 0.06,
         "interval": None,
         "p_value": 0.0001,
+        "majority": 0.5,
+        "majority_p": 0.2,
     }
     return {
         "run": {

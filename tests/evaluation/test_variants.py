@@ -205,4 +205,10 @@ def test_a_proposal_is_a_declaration_that_compiles_to_what_was_measured(
     ],
 )
 def test_examples_help_only_where_the_interval_and_the_exact_test_say_so(between, p, verdict):
-    assert Paired(30, 25, 0.5, 0.6, 0.1, between, p).verdict == verdict
+    assert Paired(30, 25, 0.5, 0.6, 0.1, between, p, 0.4, 0.01).verdict == verdict
+
+
+@pytest.mark.parametrize(("majority", "p"), [(0.4, 0.2), (0.7, 0.01)])
+def test_examples_that_help_and_gain_nothing_over_always_one_answer_say_so(majority, p):
+    found = Paired(30, 25, 0.5, 0.6, 0.1, (0.05, 0.2), 0.01, majority, p).verdict
+    assert found == "helps, and with them not shown to be better than always the most frequent label"
