@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from pcdc_runtime import errors
-from pcdc_runtime.errors import PcdcError
+from pcdc_runtime.errors import PcdcError, sentence
 
 Severity = Literal["error", "warning"]
 
@@ -248,7 +248,7 @@ def sort_diagnostics(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
 
 
 def render_text(diagnostics: Iterable[Diagnostic], color: bool = False) -> str:
-    """For people: `file:line:col: error[CODE]: subject, fact; limit`, the excerpt, the help."""
+    """For people: `file:line:col: error[CODE]: subject fact; limit`, the excerpt, the help."""
     return "".join(_block(d, color) for d in diagnostics)
 
 
@@ -256,14 +256,9 @@ def _block(d: Diagnostic, color: bool) -> str:
     tag = f"{d.severity}[{d.code}]"
     if color:
         tag = f"{_COLORS[d.severity]}{tag}{_RESET}"
-    line = f"{_where(d.location)}{tag}: {visible(sentence(d))}"
+    line = f"{_where(d.location)}{tag}: {visible(sentence(d.subject, d.fact, d.limit))}"
     parts = [line, *([d.excerpt] if d.excerpt else []), *([f"  help: {visible(d.help)}"] if d.help else [])]
     return "\n".join(parts) + "\n"
-
-
-def sentence(d: Diagnostic) -> str:
-    """Subject, fact and limit as one line of a message."""
-    return f"{d.subject}, {d.fact}" + (f"; {d.limit}" if d.limit else "")
 
 
 def _where(place: Location | None) -> str:

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from pcdc_runtime.errors import sentence
+
 from pcdc import __version__
-from pcdc.diagnostics import RULES, Diagnostic, Location, sentence
+from pcdc.diagnostics import RULES, Diagnostic, Location
 
 from .linting import LintReport
 from .pages import has_page, opening, page
@@ -16,7 +18,8 @@ from .pages import has_page, opening, page
 
 def message(found: Diagnostic) -> str:
     """Subject, fact, limit and help as one text."""
-    return sentence(found) + (f"\nhelp: {found.help}" if found.help else "")
+    line = sentence(found.subject, found.fact, found.limit)
+    return line + (f"\nhelp: {found.help}" if found.help else "")
 
 
 def github(diagnostics: Iterable[Diagnostic]) -> str:

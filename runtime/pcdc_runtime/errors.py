@@ -6,9 +6,19 @@ one thing wherever it is printed. Codes 4xx concern models, 6xx artifacts, 7xx r
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import ClassVar
+
+# What a fact begins with that is about a part of its subject, such as a choice of a field.
+_OF_A_PART = re.compile(r"[^a-z(]|(?:an?|the|null|true|false)\b")
+
+
+def sentence(subject: str, fact: str, limit: str = "") -> str:
+    """What is said of a mistake in one line: `field "x" has 1 choice; at least 2`."""
+    joint = ": " if _OF_A_PART.match(fact) else " "
+    return f"{subject}{joint}{fact}" + (f"; {limit}" if limit else "")
 
 
 class PcdcError(Exception):
@@ -31,9 +41,7 @@ class PcdcError(Exception):
         super().__init__(subject, fact, limit, help)
 
     def __str__(self) -> str:
-        line = f"error[{self.code}]: {self.subject}, {self.fact}"
-        if self.limit:
-            line += f"; {self.limit}"
+        line = f"error[{self.code}]: {sentence(self.subject, self.fact, self.limit)}"
         return f"{line}\n  help: {self.help}" if self.help else line
 
 

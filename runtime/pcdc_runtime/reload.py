@@ -20,7 +20,7 @@ from . import calibration as calibration_file
 from .artifact import Artifact
 from .bound import bind
 from .calibration import Calibration, calibration_path
-from .errors import ArtifactError, PcdcError
+from .errors import ArtifactError, PcdcError, sentence
 
 if TYPE_CHECKING:
     from .bound import Bound
@@ -231,8 +231,8 @@ class Source:
                     self._model.prefixes.hand_over(old, pair.artifact.digest)
         except PcdcError as error:
             logger.warning("%s; the artifact %s stays in use", error, old[:12])
-            return self.bound, (f"reload_refused: {error.subject}, {error.fact}",)
+            return self.bound, (f"reload_refused: {sentence(error.subject, error.fact)}",)
         except Exception as error:
             logger.warning("%s; the artifact %s stays in use", self._file.path, old[:12], exc_info=error)
-            return self.bound, (f"reload_refused: {self._file.path}, cannot be taken ({error!r:.200})",)
+            return self.bound, (f"reload_refused: {self._file.path} cannot be taken ({error!r:.200})",)
         return self.bound, ()

@@ -62,7 +62,15 @@ def test_every_runtime_exception_is_registered_under_its_own_title():
 def test_codes_are_of_their_stage_and_titles_are_distinct():
     assert all(rule.code == code for code, rule in RULES.items())
     assert {code[4]: rule.stage for code, rule in RULES.items()} == {
-        **{"1": "source", "2": "schema", "3": "compile", "4": "model", "6": "artifact", "7": "request"},
+        **{
+            "1": "source",
+            "2": "schema",
+            "3": "compile",
+            "4": "model",
+            "5": "lint",
+            "6": "artifact",
+            "7": "request",
+        },
     }
     assert len({rule.title for rule in RULES.values()}) == len(RULES)
 
@@ -78,11 +86,11 @@ def test_the_table_has_one_row_for_each_rule_in_order():
 
 def test_the_text_form_has_place_code_subject_fact_limit_excerpt_and_help():
     assert render_text([FULL, BARE]) == (
-        's.json:3:7: error[PCDC213]: field "f", has 256 choices; at most 255\n'
+        's.json:3:7: error[PCDC213]: field "f" has 256 choices; at most 255\n'
         "    3 | x\n"
         "      | ^\n"
         "  help: split it\n"
-        'warning[PCDC251]: field "f", has no description\n'
+        'warning[PCDC251]: field "f" has no description\n'
     )
 
 

@@ -34,7 +34,7 @@ def test_a_name_that_is_no_unicode_is_refused_as_that():
 
 @pytest.mark.parametrize("model", [None, 1, b"x", ["x"], {}])
 def test_a_model_that_is_no_name_is_refused_as_that(model):
-    with pytest.raises(PcdcError, match=r"model, is .*not a name"):
+    with pytest.raises(PcdcError, match=r"model is .*not a name"):
         compile(OK, model)
 
 

@@ -183,9 +183,9 @@ def test_every_mistake_is_in_the_exception_and_in_its_text():
     assert [d.code for d in error.diagnostics] == ["PCDC208", "PCDC212", "PCDC251", "PCDC210"]
     assert all(d.location is None for d in error.diagnostics)
     assert [line for line in str(error).splitlines() if line.startswith("error[")] == [
-        'error[PCDC208]: field "a", is free text; a field has a list of answers',
-        'error[PCDC212]: field "b", has 1 choice; at least 2',
-        'error[PCDC210]: field "c", has the unknown type "bool"; fields are `boolean` or `enum`',
+        'error[PCDC208]: field "a" is free text; a field has a list of answers',
+        'error[PCDC212]: field "b" has 1 choice; at least 2',
+        'error[PCDC210]: field "c" has the unknown type "bool"; fields are `boolean` or `enum`',
     ]
 
 
