@@ -60,7 +60,7 @@ def test_a_result_that_cannot_be_printed_is_an_error(artifact, tiny, redirection
     done = shell(redirection, "run", artifact, "--model", tiny, "--text", "x", *more)
     assert done.returncode == 2
     assert done.stderr.count("error") == 1
-    assert f"error[PCDC711]: stdout, {fact}" in done.stderr
+    assert f"error[PCDC711]: stdout {fact}" in done.stderr
     assert "Exception ignored" not in done.stderr
 
 
