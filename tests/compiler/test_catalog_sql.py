@@ -183,7 +183,7 @@ def test_what_is_wrong_with_a_row_is_told_with_its_number(database, tmp_path):
     ]
     shown = sql.shown(database.url)
     assert (
-        f'{shown} row 4: error[PCDC219]: choice 4 of field "code", "0101.21" is choice 1 again'
+        f'{shown} row 4: error[PCDC219]: choice 4 of field "code": "0101.21" is choice 1 again'
         in render_text(found)
     )
     assert '    4 | "0101.21" | "again"\n' in render_text(found)
