@@ -171,6 +171,7 @@ def _definitions(report: Report) -> Markup:
         "interval of accuracy is the exact binomial one (Clopper-Pearson), a distinct text being one trial. "
         f"ECE: up to {known['ece_bins']} bins of equal mass that never part equal probabilities. Log loss in "
         "nats. Brier: half the squared distance between probabilities and label. Accuracy within one field "
-        "is compared by an exact McNemar test, a distinct text being one trial, all else by resampling; p-values are corrected by Holm's method."
+        "is compared by an exact McNemar test, a distinct text being one trial, all else by resampling; "
+        "p-values are corrected by Holm's method."
     )
     return page.section("Definitions", [page.paragraph(words)])

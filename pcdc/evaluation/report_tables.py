@@ -157,7 +157,9 @@ def calibration(report: Report) -> Markup:
         "accuracy",
     ]  # fmt: skip
     note = "Before → after, on the texts that nothing was fitted on. " + " ".join(
-        f"{name.capitalize()}: {meaning}." for name, meaning in CALIBRATIONS.items() if name != CHOSEN
+        f"{name.capitalize()}: {meaning}."
+        for name, meaning in CALIBRATIONS.items()
+        if name not in (CHOSEN, APPLIED)
     )
     return page.section("Calibration", [page.paragraph(note), table(header, rows, numeric_from=1)])
 

@@ -87,7 +87,7 @@ def _found(report: Report) -> Markup:
             why = no_threshold(field, report["main"]) + _copies(found)
             rows.append([field["name"], "none", "0 %", "–", why])
     passed = any(field["threshold"]["minimum"] is not None for field in report["fields"])
-    header = ["field", "act from", "share acted on", "precision at least", "seen there"]
+    header = ["field", "act from", "share acted on", "precision at least", "seen"]
     body = [page.paragraph(claim if passed else none), table(header, rows, numeric_from=1, text_from=4)]
     return page.section("What may be acted on unseen", body)
 

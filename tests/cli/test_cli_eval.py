@@ -203,13 +203,55 @@ def test_training_texts_that_are_all_in_the_data_are_refused(evaluate, data):
     assert "has only texts that are in the data as well" in done.stderr
 
 
+def test_what_is_deployed_is_measured_and_data_that_it_was_fitted_on_is_named(evaluate, data):
+    evaluate(data, "--fit", "--precision", 0.5)
+    fitted = read(calibration_path(evaluate.artifact))
+    done = evaluate(data)
+    assert done.exit_code == 0, done.output
+    assert "warning[PCDC727]" in done.stderr
+    assert "all 24 texts taken from" in done.stderr
+    assert "report.html (in place of an earlier one)" in done.stderr
+    report = json.loads((evaluate.report / "report.json").read_text(encoding="utf-8"))
+    assert report["main"] == "joint+applied"
+    in_use = report["run"]["calibration"]["fields"]
+    assert {name: one["id"] for name, one in in_use.items()} == {
+        f.name: fitted.id_of(f.name) for f in fitted.fields
+    }
+    assert all(field["threshold"] is None for field in report["fields"])
+    raw = evaluate(data, "--no-calibration")
+    assert "warning[" not in raw.stderr
+    assert "joint, per field" in raw.stdout
+
+
+def test_without_texts_the_report_quotes_none(evaluate, data, tmp_path):
+    train = tmp_path / "train.jsonl"
+    train.write_text("\n".join(lines(30, first=20)), encoding="utf-8")
+
+    def quoted(*more):
+        assert evaluate(data, "--examples-from", train, "--k", 2, *more).exit_code == 0
+        files = (evaluate.report / name for name in ("report.json", "report.html"))
+        return ["is on fire" in file.read_text(encoding="utf-8") for file in files]
+
+    assert quoted() == [True, True]
+    assert quoted("--no-texts") == [False, False]
+
+
+def test_the_order_of_a_schema_is_said_first_where_it_decides(evaluate, data):
+    shown = evaluate(data, "--permute", 2).stdout
+    report = json.loads((evaluate.report / "report.json").read_text(encoding="utf-8"))
+    much = report["permutation"]["overall"]["mean"] > 0.1
+    assert ("change when nothing but the order" in shown) == much
+    assert shown.index("other orders of fields and choices") < shown.index("per text:")
+
+
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
         (["no.pcdc", "data.jsonl"], 2),
         (["{artifact}", "no.jsonl"], 2),
-        (["{artifact}", "data.xml"], 1),
+        (["{artifact}", "data.xml"], 2),
         (["{artifact}", "{data}", "--limit", "0"], 2),
+        (["{artifact}", "{data}", "--k", "3"], 2),
         (["{artifact}", "{data}", "--out", "{data}"], 2),
     ],
 )
@@ -256,7 +298,7 @@ def test_a_run_that_is_ended_goes_on_where_it_was(evaluate, tiny, tmp_path, by, 
     assert done.exit_code == 0, done.output
     assert scores.read_bytes().startswith(whole)
     records = [json.loads(line) for line in scores.read_bytes().splitlines()]
-    assert len({record["key"] for record in records}) == len(records) == 300 + 4
+    assert len({record["key"] for record in records}) == len(records) == 300 + 4 + 1
 
 
 @pytest.mark.parametrize("link", [os.symlink, os.link, os.rename])
