@@ -143,7 +143,7 @@ def test_many_saves_in_a_second_end_with_the_last(start, schemas, tmp_path):
 def test_a_save_during_a_build_is_built_next_and_builds_never_overlap(start, schemas, tmp_path, monkeypatch):
     """Field report 42."""
     running, overlaps = [], []
-    compile_it = building._compile
+    compile_it = building.compile_for
 
     def slow(schema, lane):
         overlaps.extend(running)
@@ -157,7 +157,7 @@ def test_a_save_during_a_build_is_built_next_and_builds_never_overlap(start, sch
             running.remove(schema.name)
 
     watched = start()
-    monkeypatch.setattr(building, "_compile", slow)
+    monkeypatch.setattr(building, "compile_for", slow)
     (schemas / "support.json").write_bytes(definition("A", "C"))
     first, second = watched.next(2)
     assert built([first, second]) == ["support", "support"]
