@@ -104,15 +104,12 @@ def evaluate(
         int | None,
         typer.Option("--k", min=1, max=100, help="How many examples.", show_default=str(EXAMPLES)),
     ] = None,
-    calibration: Annotated[
-        bool,
-        typer.Option(
-            "--calibration/--no-calibration", help="Judge the calibration beside the artifact, too."
-        ),
-    ] = True,
-    texts: Annotated[
-        bool, typer.Option("--texts/--no-texts", help="Quote texts of wrong answers in the report.")
-    ] = True,
+    no_calibration: Annotated[
+        bool, typer.Option("--no-calibration", help="Leave the calibration beside the artifact unused.")
+    ] = False,
+    no_texts: Annotated[
+        bool, typer.Option("--no-texts", help="Quote no texts of wrong answers in the report.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     model: Model = None,
 ) -> None:
@@ -154,8 +151,8 @@ def evaluate(
         permute=permute,
         examples_from=examples_from,
         k=EXAMPLES if k is None else k,
-        calibration=calibration,
-        texts=texts,
+        calibration=not no_calibration,
+        texts=not no_texts,
     )
     with ends_cleanly(), _progress(options.folder / KEPT) as watch:
         try:
