@@ -179,14 +179,14 @@ def test_nvfp4_with_a_global_scale_is_refused_where_it_would_be_dequantized(tmp_
 @pytest.mark.parametrize("family", sorted(OTHER_STATE))
 def test_recurrent_and_convolutional_families_are_refused_by_name(tmp_path, family):
     folder = write_folder(tmp_path / family, family, **OTHER_STATE[family])
-    with pytest.raises(ModelNotSupportedError, match=f"{family}, keeps .* state"):
+    with pytest.raises(ModelNotSupportedError, match=f"{family} keeps .* state"):
         load_model(folder)
 
 
 @pytest.mark.parametrize(("changes", "fact"), REFUSED, ids=[" ".join(c) for c, _ in REFUSED])
 def test_what_a_tree_pass_cannot_do_is_refused_with_its_reason(tmp_path, changes, fact):
     folder = rewrite(write_folder(tmp_path / "tiny", "llama"), **changes)
-    with pytest.raises(ModelNotSupportedError, match=f"tiny, .*{fact}"):
+    with pytest.raises(ModelNotSupportedError, match=f"tiny .*{fact}"):
         load_model(folder)
 
 
