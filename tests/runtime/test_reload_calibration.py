@@ -173,7 +173,8 @@ def test_an_interrupted_look_forgets_nothing(engine, path, monkeypatch):
     assert numbers(engine.run("abc")) == {2}
 
 
-def test_files_that_never_rest_are_not_loaded_at_first(path, shared, monkeypatch):
+def restless_files(monkeypatch):
+    """Let every reading of an artifact replace the pair behind it; gives the paths read so far."""
     read, counted = artifact_file.read_bytes, []
 
     def never_still(path):
@@ -183,8 +184,13 @@ def test_files_that_never_rest_are_not_loaded_at_first(path, shared, monkeypatch
         put(path, version(number), fitting(number))
         return data
 
+    monkeypatch.setattr(artifact_file, "read_bytes", never_still)
+    return counted
+
+
+def test_files_that_never_rest_are_not_loaded_at_first(path, shared, monkeypatch):
     with monkeypatch.context() as restless:
-        restless.setattr(artifact_file, "read_bytes", never_still)
+        restless_files(restless)
         for following in (False, True):
             with pytest.raises(ArtifactError, match="replaced all the time"):
                 load(path, shared, reload=following)
@@ -231,17 +237,8 @@ def test_a_pair_that_is_replaced_while_it_is_read_is_read_again(path, shared, mo
 
 
 def test_files_that_never_rest_leave_the_pair_in_use_until_they_do(engine, path, monkeypatch):
-    read, counted = artifact_file.read_bytes, []
-
-    def never_still(path):
-        data = read(path)
-        counted.append(path)
-        number = 2 + len(counted) % 2
-        put(path, version(number), fitting(number))
-        return data
-
     with monkeypatch.context() as restless:
-        restless.setattr(artifact_file, "read_bytes", never_still)
+        counted = restless_files(restless)
         put(path, version(4))
         assert numbers(engine.run("abc")) == {1}
     assert len(counted) == reload.LOOKS
