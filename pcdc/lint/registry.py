@@ -20,37 +20,36 @@ class LintRule(Generic[Subject]):
     """One rule; severity and title are its code's. `check` finds every place that breaks it."""
 
     code: str
-    name: str
     check: Callable[[Subject], Iterable[Diagnostic]]
 
 
 SCHEMA_RULES: tuple[LintRule[Schema], ...] = (
-    LintRule("PCDC501", "asks-nothing", questions.asks_nothing),
-    LintRule("PCDC502", "same-description", questions.same_description),
-    LintRule("PCDC503", "same-field", questions.same_field),
-    LintRule("PCDC504", "looks-dependent", questions.looks_dependent),
-    LintRule("PCDC511", "no-absence", choices.no_absence),
-    LintRule("PCDC513", "code-first", choices.code_first),
+    LintRule("PCDC501", questions.asks_nothing),
+    LintRule("PCDC502", questions.same_description),
+    LintRule("PCDC503", questions.same_field),
+    LintRule("PCDC504", questions.looks_dependent),
+    LintRule("PCDC511", choices.no_absence),
+    LintRule("PCDC513", choices.code_first),
 )
 COMPILED_RULES: tuple[LintRule[Compiled], ...] = (
-    LintRule("PCDC512", "many-choices", tokens.many_choices),
-    LintRule("PCDC514", "token-prefix", tokens.token_prefix),
-    LintRule("PCDC515", "first-token", tokens.first_token),
-    LintRule("PCDC516", "merges", tokens.merges),
-    LintRule("PCDC517", "uneven", tokens.uneven),
-    LintRule("PCDC518", "long-choice", tokens.long_choice),
-    LintRule("PCDC521", "window-share", size.window_share),
-    LintRule("PCDC522", "many-passes", size.many_passes),
-    LintRule("PCDC523", "many-examples", size.many_examples),
+    LintRule("PCDC512", tokens.many_choices),
+    LintRule("PCDC514", tokens.token_prefix),
+    LintRule("PCDC515", tokens.first_token),
+    LintRule("PCDC516", tokens.merges),
+    LintRule("PCDC517", tokens.uneven),
+    LintRule("PCDC518", tokens.long_choice),
+    LintRule("PCDC521", size.window_share),
+    LintRule("PCDC522", size.many_passes),
+    LintRule("PCDC523", size.many_examples),
 )
 BUILT_RULES: tuple[LintRule[Built], ...] = (
-    LintRule("PCDC531", "never-evaluated", evaluated.never_evaluated),
-    LintRule("PCDC532", "for-something-else", evaluated.for_something_else),
-    LintRule("PCDC533", "no-threshold", evaluated.no_threshold),
-    LintRule("PCDC534", "out-of-date", evaluated.out_of_date),
-    LintRule("PCDC536", "few-texts", evaluated.few_texts),
-    LintRule("PCDC537", "low-threshold", evaluated.low_threshold),
+    LintRule("PCDC531", evaluated.never_evaluated),
+    LintRule("PCDC532", evaluated.for_something_else),
+    LintRule("PCDC533", evaluated.no_threshold),
+    LintRule("PCDC534", evaluated.out_of_date),
+    LintRule("PCDC536", evaluated.few_texts),
+    LintRule("PCDC537", evaluated.low_threshold),
 )
-UNBUILT_RULES: tuple[LintRule[Unbuilt], ...] = (LintRule("PCDC535", "not-built", evaluated.not_built),)
+UNBUILT_RULES: tuple[LintRule[Unbuilt], ...] = (LintRule("PCDC535", evaluated.not_built),)
 NOTHING_IGNORED = "PCDC541"
 """An ignored code that found nothing: `linting` finds it, when all other rules have run."""
