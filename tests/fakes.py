@@ -258,6 +258,10 @@ def result_of(*answers: FieldResult) -> Result:
         sequential_forward_passes=2,
         head_cached=0,
         nodes=9,
+        positions=20,
+        kv_bytes=2000,
+        kv_added=1500,
+        kv_copied=0,
         context_tokens=5,
         warnings=(),
     )

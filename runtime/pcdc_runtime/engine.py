@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from concurrent.futures import Future
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal, overload
 
-from .artifact import Artifact, Ints
+from .artifact import Artifact
 from .bound import check_window
 from .calibration import Calibration
 from .engines import Engines
@@ -22,7 +21,6 @@ from .errors import (
     UnknownFieldError,
     UnknownScoringError,
 )
-from .plan import Plan
 from .reload import ArtifactFile, Pair, Source
 from .result import FieldResult, Result
 from .rules import NODE_BUDGET, RULES
@@ -30,7 +28,8 @@ from .tokenizer import assemble_prompt
 
 try:
     from .loaded import LoadedModel, open_model
-    from .score import FieldScores, check_temperature, decide, drift_band, read, weigh
+    from .passes import Counts, run_passes
+    from .score import check_temperature, decide, drift_band
 except ImportError as error:
     if not (error.name or "").startswith("mlx"):
         raise
@@ -40,18 +39,6 @@ except ImportError as error:
         "running a model needs MLX, on macOS or Linux",
         "install `pcdc` (or `pcdc-runtime`) again on this machine, it brings `mlx` and `mlx-lm`",
     ) from error
-
-
-@dataclass(frozen=True)
-class _Run:
-    """What the passes of one request took, counted."""
-
-    prefill_ms: float
-    tree_ms: float
-    forwards: int
-    sequential: int
-    cached: int
-    nodes: int
 
 
 class Engine:
@@ -242,7 +229,7 @@ class Engine:
         prompt = assemble_prompt(self.model.tokenizer, artifact.prompt, context)
         passes = bound.plans(rules or (artifact.scoring,), frozenset(chosen), legal_mass)
         check_window(self.model, len(prompt), max(plans[0].deepest for plans in passes))
-        scores, run = self._run(artifact, prompt, passes)
+        scores, counts = run_passes(self.model.prefixes, artifact, prompt, passes)
         band = drift_band(self.model.language.dtype)
         results: dict[str, Result] = {}
         for rule, of_field in scores.items():
@@ -259,38 +246,9 @@ class Engine:
                 for index in chosen
             )
             results[rule] = self._result(
-                artifact, context, answers, rule, heat, run, len(prompt), warnings, started
+                artifact, context, answers, rule, heat, counts, len(prompt), warnings, started
             )
         return results
-
-    def _run(
-        self, artifact: Artifact, prompt: Ints, passes: Sequence[Sequence[Plan]]
-    ) -> tuple[dict[str, dict[int, FieldScores]], _Run]:
-        """The scores by rule and field index; the plans of one pass share its nodes and picks."""
-        base = len(prompt) - 1
-        slots = base + max(len(plans[0].token) for plans in passes)
-        scores: dict[str, dict[int, FieldScores]] = {plan.rule: {} for plan in passes[0]}
-        with self.model.prefixes.lease(artifact.digest, slots) as prefix:
-            started, forwards = perf_counter(), prefix.sequence.passes
-            cached = prefix.advance(prompt[:base])
-            prefilled = perf_counter()
-            for plans in passes:
-                shared = plans[0]
-                hidden = prefix.branch(shared.token, shared.parent + base)
-                reads = read(prefix.sequence, hidden, shared)
-                for plan in plans:
-                    weighed = weigh(plan, reads, artifact.fields)
-                    scores[plan.rule].update(zip(plan.fields, weighed, strict=True))
-                prefix.sequence.truncate(base)
-            ended = perf_counter()
-            return scores, _Run(
-                prefill_ms=(prefilled - started) * 1000,
-                tree_ms=(ended - prefilled) * 1000,
-                forwards=prefix.sequence.passes - forwards,
-                sequential=(cached < base) + len(passes),
-                cached=cached,
-                nodes=sum(len(plans[0].token) for plans in passes),
-            )
 
     def _result(
         self,
@@ -299,7 +257,7 @@ class Engine:
         answers: tuple[FieldResult, ...],
         rule: str,
         temperature: float,
-        run: _Run,
+        counts: Counts,
         prompt: int,
         refused: tuple[str, ...],
         started: float,
@@ -321,12 +279,16 @@ class Engine:
             model=self.model.name,
             artifact_digest=artifact.digest,
             elapsed_ms=(perf_counter() - started) * 1000,
-            prefill_ms=run.prefill_ms,
-            suffix_eval_ms=run.tree_ms,
-            forward_passes=run.forwards,
-            sequential_forward_passes=run.sequential,
-            head_cached=run.cached,
-            nodes=run.nodes,
+            prefill_ms=counts.prefill_ms,
+            suffix_eval_ms=counts.tree_ms,
+            forward_passes=counts.forwards,
+            sequential_forward_passes=counts.sequential,
+            head_cached=counts.cached,
+            nodes=counts.nodes,
+            positions=counts.positions,
+            kv_bytes=counts.kv_bytes,
+            kv_added=counts.kv_added,
+            kv_copied=counts.kv_copied,
             context_tokens=prompt - len(cut.head) - len(cut.tail),
             warnings=tuple(warnings),
         )

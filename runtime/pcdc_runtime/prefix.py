@@ -66,6 +66,11 @@ class PrefixCache:
         """KV bytes of all kept prefixes."""
         return sum(prefix.sequence.bytes_held for prefix in self._kept.values())
 
+    @property
+    def bytes_per_token(self) -> int:
+        """KV bytes that one token takes."""
+        return self._model.kv_bytes_per_token
+
     @contextmanager
     def lease(self, digest: str, slots: int) -> Iterator[Prefix]:
         """The artifact's prefix for one request that needs `slots` slots, most recently used afterwards.
@@ -73,7 +78,7 @@ class PrefixCache:
         Others make room first. A request that fails leaves nothing behind: its prefix is dropped.
         """
         prefix = self._kept.pop(digest, None) or Prefix(self._model.sequence(), self._go_on)
-        needed = max(slots * self._model.kv_bytes_per_token, prefix.sequence.bytes_held)
+        needed = max(slots * self.bytes_per_token, prefix.sequence.bytes_held)
         self._evict(self._limit - needed)
         yield prefix
         self._kept[digest] = prefix

@@ -84,7 +84,10 @@ class Result:
 
     `forward_passes` counts the model's forwards, `sequential_forward_passes` the steps that wait for one
     another: the prefill once however chunked, and each tree pass. `head_cached` is how many leading prompt
-    tokens had their KV already, `context_tokens` what the request's text and its closing fence took.
+    tokens had their KV already, `context_tokens` what the request's text and its closing fence took,
+    `positions` how many tokens went through the model. `kv_bytes` are the keys and values that the longest
+    moment needed, `kv_added` those of them that this request computed, `kv_copied` those that were moved
+    because a buffer grew.
     `schema_fields` names all fields of the artifact, also those that were not asked for.
     Times are in milliseconds on the owner thread, without the wait for it. `temperature` is that of the
     fields that no calibration was applied to.
@@ -103,6 +106,10 @@ class Result:
     sequential_forward_passes: int
     head_cached: int
     nodes: int
+    positions: int
+    kv_bytes: int
+    kv_added: int
+    kv_copied: int
     context_tokens: int
     warnings: tuple[str, ...]
 
@@ -187,6 +194,10 @@ class Result:
             "forward_passes": self.forward_passes,
             "head_cached": self.head_cached,
             "nodes": self.nodes,
+            "positions": self.positions,
+            "kv_bytes": self.kv_bytes,
+            "kv_added": self.kv_added,
+            "kv_copied": self.kv_copied,
             "context_tokens": self.context_tokens,
             "warnings": list(self.warnings),
         }

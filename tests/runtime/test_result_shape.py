@@ -29,6 +29,10 @@ ADDED = {
     "forward_passes",
     "head_cached",
     "nodes",
+    "positions",
+    "kv_bytes",
+    "kv_added",
+    "kv_copied",
     "context_tokens",
     "warnings",
 }
