@@ -1,0 +1,1 @@
+"""`pcdc bench`: ours beside the strongest alternatives on the same model, prompt and machine."""
