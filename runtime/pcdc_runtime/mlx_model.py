@@ -232,7 +232,7 @@ class LayerKV:
 
 
 class PerTokenRope(Module):
-    """A rotary layer that also takes one position per token.
+    """A rotary layer that also takes one position per token, of a batch of one.
 
     mlx's rotary kernels take one offset per batch row, so tokens move to the batch axis and back.
     """
@@ -242,7 +242,7 @@ class PerTokenRope(Module):
         self.base = base
 
     def __call__(self, x: mx.array, offset: int | mx.array = 0, *args: Any, **kwargs: Any) -> mx.array:
-        if isinstance(offset, int) or offset.ndim == 0:
+        if isinstance(offset, int) or offset.ndim == 0 or len(x) > 1:
             return self.base(x, offset, *args, **kwargs)
         rotated = self.base(x.transpose(2, 1, 0, 3), offset, *args, **kwargs)
         return rotated.transpose(2, 1, 0, 3)
