@@ -19,8 +19,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
-from pcdc_runtime import artifact as artifacts
-from pcdc_runtime import models
+from pcdc_runtime import codec, models
 from pcdc_runtime.artifact import Artifact
 from pcdc_runtime.calibration import calibration_path
 from pcdc_runtime.errors import ArtifactError, PcdcError
@@ -267,7 +266,7 @@ def _bring_up_to_date(
     if compiled is None:
         return "failed", _failure("the schema does not compile for this model", path), findings
     try:
-        write_atomic(path, artifacts.dumps(compiled))
+        write_atomic(path, codec.dumps(compiled))
     except OSError as error:
         return (
             "failed",
@@ -291,7 +290,7 @@ def compile_for(schema: Schema, lane: Lane) -> tuple[Artifact | None, list[Diagn
 def read_old(path: Path) -> Artifact | ArtifactError | None:
     """The artifact at a path, None where there is none, the error where it cannot be trusted."""
     try:
-        return artifacts.read(path)
+        return codec.read(path)
     except ArtifactError as error:
         missing = isinstance(error.__cause__, OSError) and error.__cause__.errno in _NOTHING_THERE
         return None if missing else error

@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 
 from families import family_folder
 from mutations import BYTE_KINDS, TREE_KINDS, Seed, flipped, sealed, structured
-from pcdc_runtime.artifact import Artifact, WorkedExample, dumps, loads
+from pcdc_runtime.artifact import Artifact, WorkedExample
+from pcdc_runtime.codec import dumps, loads
 from pcdc_runtime.engine import Engine  # before `fakes`, which imports MLX: the fast BLAS must be first
 from pcdc_runtime.errors import ArtifactError, PcdcError
 from pcdc_runtime.rules import RULES

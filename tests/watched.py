@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from pcdc_runtime.artifact import read
+from pcdc_runtime.codec import read
 
 from pcdc.watching import watch
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from families import family_folder
-from pcdc_runtime.artifact import read
+from pcdc_runtime.codec import read
 from pcdc_runtime.errors import ArtifactError
 from pcdc_runtime.models import DEFAULT
 from pcdc_runtime.storage import write_atomic

@@ -27,7 +27,7 @@ def inspect(
 
         pcdc inspect build/support.smollm2-135m.pcdc --json | jq '.fields[].collisions'
     """
-    from pcdc_runtime.artifact import read
+    from pcdc_runtime.codec import read
 
     from pcdc.describe import describe, token_bytes_of
 

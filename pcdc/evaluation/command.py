@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pcdc_runtime import artifact as artifact_file
 from pcdc_runtime import calibration as calibration_file
+from pcdc_runtime import codec
 from pcdc_runtime.artifact import Artifact
 from pcdc_runtime.errors import CalibrationError, ExtraMissingError
 from pcdc_runtime.storage import sweep, write_atomic
@@ -134,7 +134,7 @@ def run(options: Options, say: Say, watch: Watch) -> Outcome:
     see_outputs(options.folder, options.outputs, options.inputs)
     for path in (*options.outputs, calibration_file.calibration_path(options.artifact)):
         sweep(path.parent, escape(path.name))
-    artifact = artifact_file.read(options.artifact)
+    artifact = codec.read(options.artifact)
     if options.baseline:
         _need("llguidance")
     data = _data(options, artifact, say, watch)

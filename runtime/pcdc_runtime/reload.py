@@ -15,8 +15,8 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
-from . import artifact as artifact_file
 from . import calibration as calibration_file
+from . import codec
 from .artifact import Artifact
 from .bound import bind
 from .calibration import Calibration, calibration_path
@@ -175,7 +175,7 @@ class ArtifactFile:
         return Pair(artifact, beside)
 
     def _checked(self, data: bytes) -> Artifact:
-        artifact = artifact_file.loads(data, str(self.path))
+        artifact = codec.loads(data, str(self.path))
         if self.schema not in (None, artifact.name):
             raise ArtifactError(
                 str(self.path),
@@ -187,7 +187,7 @@ class ArtifactFile:
 
 
 def _artifact_bytes(path: Path) -> bytes:
-    return artifact_file.read_bytes(path)
+    return codec.read_bytes(path)
 
 
 def _calibration_file(path: Path) -> _File[Calibration]:

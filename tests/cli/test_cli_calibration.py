@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from fakes import result_of
 from fitted import THRESHOLD, calibration, fitted
-from pcdc_runtime.artifact import read
 from pcdc_runtime.calibration import calibration_path, write
+from pcdc_runtime.codec import read
 from pcdc_runtime.result import AppliedCalibration, FieldResult
 from pcdc_runtime.weights import weights_digest
 

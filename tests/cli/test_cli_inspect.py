@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 from families import family_folder
-from pcdc_runtime.artifact import read
+from pcdc_runtime.codec import read
 from pcdc_runtime.tokenizer import load_tokenizer
 from tiny import write_tiny
 

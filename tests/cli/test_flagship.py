@@ -16,7 +16,8 @@ import pytest
 from command_line import ENVIRONMENT, PROGRAM, ROOT
 from families import family_folder
 from hub import serving
-from pcdc_runtime.artifact import Artifact, read
+from pcdc_runtime.artifact import Artifact
+from pcdc_runtime.codec import read
 from pcdc_runtime.models import ALIASES
 from seeded import write_folder
 

@@ -12,7 +12,7 @@ import pydantic
 import pytest
 from command_line import ENVIRONMENT
 from families import family_folder
-from pcdc_runtime.artifact import dumps, read
+from pcdc_runtime.codec import dumps, read
 from tiny import write_tiny
 
 import pcdc

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from command_line import ENVIRONMENT
 from families import family_folder
-from pcdc_runtime.artifact import read
+from pcdc_runtime.codec import read
 
 from pcdc import build as building
 from pcdc.build import build, find_sources

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from families import family_folder
-from pcdc_runtime.artifact import dumps, loads
+from pcdc_runtime.codec import dumps, loads
 from pcdc_runtime.errors import ArtifactError
 from pcdc_runtime.models import ModelFiles
 

@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 
 import pytest
 from families import family_folder
-from pcdc_runtime.artifact import read
+from pcdc_runtime.codec import read
 from typer.testing import CliRunner
 
 from pcdc.build import build, find_sources

@@ -14,7 +14,7 @@ import postgres
 import pytest
 from command_line import ENVIRONMENT, PROGRAM
 from families import family_folder
-from pcdc_runtime.artifact import read
+from pcdc_runtime.codec import read
 
 from pcdc import sql
 from pcdc.build import build

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from families import FAMILIES, family_folder
 from judging import compiled, target_of
-from pcdc_runtime.artifact import dumps, loads
+from pcdc_runtime.codec import dumps, loads
 from pcdc_runtime.models import ModelFiles
 from pcdc_runtime.tokenizer import assemble_prompt, encode_text
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 from families import family_folder
-from pcdc_runtime.artifact import dumps
+from pcdc_runtime.codec import dumps
 from pcdc_runtime.models import ModelFiles
 
 from pcdc.build import build

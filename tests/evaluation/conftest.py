@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from pcdc_runtime.artifact import dumps
+from pcdc_runtime.codec import dumps
 from tiny import write_tiny
 
 import pcdc

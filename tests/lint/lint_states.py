@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from pcdc_runtime import artifact as artifacts
 from pcdc_runtime import calibration as calibrations
+from pcdc_runtime import codec
 from pcdc_runtime.calibration import (
     Calibration,
     FieldCalibration,
@@ -30,7 +30,7 @@ def built(source: Path, out: Path) -> Path:
 
 def evaluated(source: Path, out: Path) -> Calibration:
     """A calibration of a schema's artifact as `pcdc eval --fit` writes it, every field with a threshold."""
-    artifact = artifacts.read(built(source, out))
+    artifact = codec.read(built(source, out))
     fields = tuple(
         FieldCalibration(
             name=field.name,

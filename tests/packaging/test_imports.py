@@ -15,10 +15,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = {"pcdc": ROOT / "pcdc", "pcdc_runtime": ROOT / "runtime" / "pcdc_runtime"}
-WITHOUT_MLX = ("artifact", "calibration", "errors", "models", "result", "tokenizer", "weights")
+WITHOUT_MLX = ("artifact", "calibration", "codec", "errors", "models", "result", "tokenizer", "weights")
 ONLY_IN = {
     "transformers": "template",
-    "jsonschema": "parse",
+    "jsonschema": "shapes",
     "sqlalchemy": "sql",
     "watchdog": "events",
     "typer": "cli",

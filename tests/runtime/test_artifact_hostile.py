@@ -9,17 +9,9 @@ import msgpack
 import numpy as np
 import pytest
 from fakes import make_artifact, spelled
-from pcdc_runtime import artifact as module
-from pcdc_runtime.artifact import (
-    FORMAT_VERSION,
-    MAGIC,
-    MAX_BYTES,
-    OPENING,
-    WorkedExample,
-    dumps,
-    loads,
-    read,
-)
+from pcdc_runtime import codec
+from pcdc_runtime.artifact import FORMAT_VERSION, MAGIC, OPENING, WorkedExample
+from pcdc_runtime.codec import MAX_BYTES, dumps, loads, read
 from pcdc_runtime.errors import ArtifactError
 from pcdc_runtime.plan import make_plans
 from pcdc_runtime.rules import RULES
@@ -220,7 +212,7 @@ def test_end_set_bounds_whose_differences_overflow_are_refused():
 
 def test_a_file_above_the_size_cap_is_refused_unparsed(tmp_path, monkeypatch):
     """Field report 35."""
-    monkeypatch.setattr(module, "MAX_BYTES", len(DATA) - 1)
+    monkeypatch.setattr(codec, "MAX_BYTES", len(DATA) - 1)
     refused(DATA)
     path = tmp_path / "large.pcdc"
     path.write_bytes(DATA)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from fakes import TableModel, loaded, make_artifact, result_of, seeded, spelled, table
 from fitted import THRESHOLD, calibration, fitted
-from pcdc_runtime.artifact import dumps
 from pcdc_runtime.calibration import CalibratedThreshold, calibration_path, read_thresholds, write
+from pcdc_runtime.codec import dumps
 from pcdc_runtime.engine import Engine, load
 from pcdc_runtime.errors import CalibrationError, ThresholdError, UnknownFieldError
 from pcdc_runtime.result import AppliedCalibration

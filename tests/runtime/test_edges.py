@@ -13,7 +13,7 @@ from command_line import ENVIRONMENT
 from fakes import TableModel, TableSequence, loaded, make_artifact, seeded, spelled
 from families import family_folder
 from pcdc_runtime import load, open_model
-from pcdc_runtime.artifact import dumps, loads
+from pcdc_runtime.codec import dumps, loads
 from pcdc_runtime.engine import Engine
 from pcdc_runtime.errors import (
     ArtifactError,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from fakes import ROOT, WIDTH, TableModel, byte_tokenizer, forked, loaded, make_artifact, seeded, spelled
 from pcdc_runtime import loaded as loaded_module
-from pcdc_runtime.artifact import dumps
+from pcdc_runtime.codec import dumps
 from pcdc_runtime.engine import Engine, load
 from pcdc_runtime.errors import (
     ContextNotTextError,
@@ -27,6 +27,7 @@ from pcdc_runtime.errors import (
 )
 from pcdc_runtime.models import ModelFiles
 from pcdc_runtime.tokenizer import assemble_prompt, fence_for
+from pcdc_runtime.tree import CHUNK
 
 FIELDS = {"team": spelled("ops", "sales"), "level": spelled("low", "lower"), "open": spelled("yes", "no")}
 ARTIFACT = make_artifact(FIELDS)
@@ -179,22 +180,25 @@ def test_the_second_request_pays_only_for_what_is_new(engine, model):
     second = engine.run("abcxyz")
     assert second.head_cached == HEAD + 3
     total = prompt_length("abcdef")
-    assert model.appended == [HEAD, total - 1 - HEAD, first.nodes, total - 1 - HEAD - 3, second.nodes]
+    assert model.appended == [HEAD, total - 1 - HEAD + first.nodes, total - 1 - HEAD - 3 + second.nodes]
     assert first.context_tokens == len("abcdef\n</text>\n")
 
 
 def test_a_repeated_context_needs_no_prefill(engine):
-    assert engine.run("abc").sequential_forward_passes == 2
-    again = engine.run("abc")
+    long = "abc" * CHUNK
+    assert engine.run(long).sequential_forward_passes == 2
+    again = engine.run(long)
     assert (again.sequential_forward_passes, again.forward_passes) == (1, 1)
+    assert again.positions == again.nodes
+    assert again.prefill_ms == 0
 
 
 def test_a_prefill_counts_once_in_sequence_however_it_is_chunked():
     with Engine(ARTIFACT, loaded(TableModel(seeded(1), chunk=8))) as engine:
-        result = engine.run("x" * 100)
-    tree = -(-result.nodes // 8)
+        result = engine.run("x" * CHUNK)
+    left = prompt_length("x" * CHUNK) - 1 - HEAD - CHUNK
     assert result.sequential_forward_passes == 2
-    assert result.forward_passes == -(-(prompt_length("x" * 100) - 1 - HEAD) // 8) + tree
+    assert result.forward_passes == CHUNK // 8 + -(-(left + result.nodes) // 8)
 
 
 @pytest.mark.parametrize("scoring", ["joint", "identify", "trie"])

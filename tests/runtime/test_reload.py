@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 from fakes import WIDTH, TableModel, loaded, make_artifact, seeded, spelled
-from pcdc_runtime import artifact as artifact_file
-from pcdc_runtime import reload
-from pcdc_runtime.artifact import dumps
+from pcdc_runtime import codec, reload
+from pcdc_runtime.codec import dumps
 from pcdc_runtime.engine import Engine, load
 from pcdc_runtime.errors import ArtifactError, UnknownFieldError
 from pcdc_runtime.storage import write_atomic
@@ -222,15 +221,15 @@ def test_an_engine_that_does_not_reload_never_looks(path, shared, monkeypatch):
             raise AssertionError("the file was looked at")
 
         monkeypatch.setattr(reload, "_stamp", touched)
-        monkeypatch.setattr(artifact_file, "read_bytes", touched)
+        monkeypatch.setattr(codec, "read_bytes", touched)
         assert numbers(engine.run("abc")) == {1}
 
 
 def test_a_file_that_stays_is_read_no_more_once_its_stamp_is_old(engine, path, monkeypatch):
     monkeypatch.setattr(reload, "SETTLE_S", 0.0)
     reads = []
-    read = artifact_file.read_bytes
-    monkeypatch.setattr(artifact_file, "read_bytes", lambda path: reads.append(path) or read(path))
+    read = codec.read_bytes
+    monkeypatch.setattr(codec, "read_bytes", lambda path: reads.append(path) or read(path))
     for _ in range(5):
         engine.run("abc")
     assert reads == [path]
@@ -251,14 +250,14 @@ def test_a_file_that_cannot_be_read_is_tried_again_whatever_its_stamp(engine, pa
     monkeypatch.setattr(reload, "SETTLE_S", 0.0)
     engine.run("abc")
     write(path, version(2))
-    read = artifact_file.read_bytes
+    read = codec.read_bytes
 
     def failing(path):
         raise ArtifactError(str(path), "cannot be read (Input/output error)")
 
-    monkeypatch.setattr(artifact_file, "read_bytes", failing)
+    monkeypatch.setattr(codec, "read_bytes", failing)
     assert [len(refusals(engine.run("abc"))) for _ in range(3)] == [1, 0, 0]
-    monkeypatch.setattr(artifact_file, "read_bytes", read)
+    monkeypatch.setattr(codec, "read_bytes", read)
     assert numbers(engine.run("abc")) == {2}
 
 

@@ -10,11 +10,10 @@ from time import monotonic
 import pytest
 from fakes import TableModel, loaded, make_artifact, seeded, spelled
 from fitted import calibration, fitted
-from pcdc_runtime import artifact as artifact_file
 from pcdc_runtime import calibration as calibration_file
-from pcdc_runtime import reload
-from pcdc_runtime.artifact import dumps
+from pcdc_runtime import codec, reload
 from pcdc_runtime.calibration import calibration_path
+from pcdc_runtime.codec import dumps
 from pcdc_runtime.engine import Engine, load
 from pcdc_runtime.errors import ArtifactError
 from pcdc_runtime.storage import write_atomic
@@ -175,7 +174,7 @@ def test_an_interrupted_look_forgets_nothing(engine, path, monkeypatch):
 
 def restless_files(monkeypatch):
     """Let every reading of an artifact replace the pair behind it; gives the paths read so far."""
-    read, counted = artifact_file.read_bytes, []
+    read, counted = codec.read_bytes, []
 
     def never_still(path):
         data = read(path)
@@ -184,7 +183,7 @@ def restless_files(monkeypatch):
         put(path, version(number), fitting(number))
         return data
 
-    monkeypatch.setattr(artifact_file, "read_bytes", never_still)
+    monkeypatch.setattr(codec, "read_bytes", never_still)
     return counted
 
 
@@ -217,7 +216,7 @@ def test_a_damaged_artifact_keeps_the_old_one_with_its_calibration(engine, path)
 
 
 def test_a_pair_that_is_replaced_while_it_is_read_is_read_again(path, shared, monkeypatch):
-    read, coming = artifact_file.read_bytes, [2, 3]
+    read, coming = codec.read_bytes, [2, 3]
 
     def replaced_behind(path):
         data = read(path)
@@ -226,7 +225,7 @@ def test_a_pair_that_is_replaced_while_it_is_read_is_read_again(path, shared, mo
             put(path, version(number), fitting(number))
         return data
 
-    monkeypatch.setattr(artifact_file, "read_bytes", replaced_behind)
+    monkeypatch.setattr(codec, "read_bytes", replaced_behind)
     with load(path, shared, reload=True) as engine:
         assert (engine.artifact, engine.calibration) == (version(3), fitting(3))
         coming += [4, 5, 6]
@@ -249,7 +248,7 @@ def test_files_that_never_rest_leave_the_pair_in_use_until_they_do(engine, path,
 def test_files_that_stay_are_read_no_more_once_their_stamps_are_old(engine, path, monkeypatch):
     monkeypatch.setattr(reload, "SETTLE_S", 0.0)
     reads = []
-    for module in (artifact_file, calibration_file):
+    for module in (codec, calibration_file):
         read = module.read_bytes
         monkeypatch.setattr(module, "read_bytes", lambda path, read=read: reads.append(path) or read(path))
     bound = engine._source.bound

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 from fakes import TableModel, loaded, seeded
 from pcdc_runtime import reload
-from pcdc_runtime.artifact import dumps
+from pcdc_runtime.codec import dumps
 from pcdc_runtime.engine import load
 from pcdc_runtime.storage import write_atomic
 from versions import ATOMICALLY, IN_CHUNKS, numbers, version, written_by_another_process

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 from fakes import TableModel, loaded, seeded
-from pcdc_runtime import artifact
-from pcdc_runtime.artifact import dumps
+from pcdc_runtime import codec
+from pcdc_runtime.codec import dumps
 from pcdc_runtime.engine import load
 from pcdc_runtime.errors import ArtifactError, EngineClosedError
 from pcdc_runtime.storage import write_atomic
@@ -178,14 +178,14 @@ def test_a_folder_is_refused_without_reload(folder, model):
 
 
 def test_a_file_that_breaks_its_reader_hides_no_other_and_is_told_once(folder, model, log, monkeypatch):
-    read = artifact.loads
+    read = codec.loads
 
     def breaks(data, subject):
         if subject.endswith("mail.table.pcdc"):
             raise OverflowError("no luck")
         return read(data, subject)
 
-    monkeypatch.setattr(artifact, "loads", breaks)
+    monkeypatch.setattr(codec, "loads", breaks)
     with load(folder, model, reload=True) as engines:
         assert set(engines) == {"risk"}
         assert set(engines) == {"risk"}

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from judging import compiled, target_of
-from pcdc_runtime.artifact import dumps
+from pcdc_runtime.codec import dumps
 from pcdc_runtime.engine import load
 from pcdc_runtime.loaded import open_model
 from pcdc_runtime.storage import write_atomic
