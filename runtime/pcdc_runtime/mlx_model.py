@@ -7,7 +7,7 @@ as its `offset`, and the tree mask from `make_mask`. The sliding window of a lay
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -17,6 +17,7 @@ import numpy as np
 from .artifact import Ints
 from .errors import ModelNotSupportedError
 from .fast_mlx import Module, mx
+from .model import KVPart
 from .tree import CHUNK, Block, Slots, chunks
 from .wiring import forest_pass, wire
 
@@ -55,7 +56,8 @@ class MlxModel:
         # A view of the same weights whose trunk passes its input through: the family's own head.
         self.head = copy.copy(language)
         setattr(self.head, _trunk_key(name, language), _Through(self.trunk))
-        self.logits_width, self.dtype, self.kv_bytes_per_token = _probe(self)
+        self.logits_width, self.dtype, self.kv_layout = _probe(self)
+        self.kv_bytes_per_token = sum(part.bytes_per_token for layer in self.kv_layout for part in layer)
 
     def sequence(self) -> MlxSequence:
         """A new, empty sequence."""
@@ -114,6 +116,28 @@ class MlxSequence:
     def truncate(self, length: int) -> None:
         """Forget all slots from `length` on; nothing moves. Raises ValueError beyond the length."""
         self._slots = self._slots.truncated(length)
+
+    @property
+    def layout(self) -> tuple[tuple[KVPart, ...], ...]:
+        """What each layer's buffers hold; nothing for a layer that has not run."""
+        return tuple(tuple(_part(buffer) for buffer in layer.state) for layer in self._layers)
+
+    def held(self, length: int) -> Iterator[mx.array]:
+        """Views of the keys and values of the first `length` slots, in the order of the layout."""
+        return (buffer[..., :length, :] for layer in self._layers for buffer in layer.state)
+
+    def adopt(self, length: int, layers: Iterable[tuple[mx.array, mx.array]]) -> None:
+        """Hold `length` slots, each the child of the one before, with these keys and values, by layer.
+
+        Each pair is copied into the buffers before the next is asked for. Where `layers` raises, the sequence
+        is empty. Raises ValueError for another number of layers.
+        """
+        self.truncate(0)
+        self._reserve(length)
+        for layer, (keys, values) in zip(self._layers, layers, strict=True):
+            layer.write(0, keys, values)
+            mx.eval(*layer.state)
+        self._slots = self._slots.chained(length)
 
     def logits(self, hidden: mx.array, rows: Sequence[int]) -> mx.array:
         """Logits of those rows of `hidden` by the family's own head, float32 [len(rows), logits_width]."""
@@ -207,11 +231,15 @@ class LayerKV:
 
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
         """Write the new slots in place and give views of everything up to them."""
+        return self.write(self.step.start, keys, values)
+
+    def write(self, start: int, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
+        """Write the slots from `start` on in place and give views of everything up to them."""
         if self.keys is None or self.values is None:
             self.keys, self.values = (
                 mx.zeros((*x.shape[:2], self.capacity, x.shape[3]), x.dtype) for x in (keys, values)
             )
-        start, stop = self.step.start, self.step.stop
+        stop = start + keys.shape[2]
         self.keys[..., start:stop, :] = keys
         self.values[..., start:stop, :] = values
         return self.keys[..., :stop, :], self.values[..., :stop, :]
@@ -293,8 +321,8 @@ def _drift(name: str, fact: str) -> ModelNotSupportedError:
     )
 
 
-def _probe(model: MlxModel) -> tuple[int, str, int]:
-    """Logits width, type and KV bytes per token, found by running a small forest and its paths one by one."""
+def _probe(model: MlxModel) -> tuple[int, str, tuple[tuple[KVPart, ...], ...]]:
+    """Logits width, type and KV layout, found by running a small forest and its paths one by one."""
     try:
         sequence = model.sequence()
         width = sequence.logits(sequence.append(np.zeros(1, dtype=np.int32)), [0]).shape[1]
@@ -311,11 +339,20 @@ def _probe(model: MlxModel) -> tuple[int, str, int]:
         worst = np.max([_difference(model, sequence, hidden, path) for path in paths])
     except Exception as error:
         raise _drift(model.name, f"cannot run a tree pass ({type(error).__name__}: {error})") from error
-    dtype = str(hidden.dtype).rpartition(".")[2]
+    dtype = _name(hidden.dtype)
     limit = PROBE_TOLERANCE.get(dtype, PROBE_TOLERANCE_HALF)
     if not worst <= limit:
         raise _drift(model.name, f"scores a tree {worst:.3g} nats off its own plain forward (limit {limit})")
-    return width, dtype, sequence.bytes_held // sequence.capacity
+    return width, dtype, sequence.layout
+
+
+def _part(buffer: mx.array) -> KVPart:
+    _, heads, _, width = buffer.shape
+    return KVPart(_name(buffer.dtype), heads, width, buffer.itemsize)
+
+
+def _name(dtype: mx.Dtype) -> str:
+    return str(dtype).rpartition(".")[2]
 
 
 def _path(parents: Ints, slot: int) -> list[int]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -69,6 +70,21 @@ REFUSED_KEYS = {
 }
 
 
+@dataclass(frozen=True)
+class KVPart:
+    """The keys, or the values, that one layer keeps of a token: `heads` rows of `width` numbers."""
+
+    dtype: str
+    heads: int
+    width: int
+    itemsize: int
+
+    @property
+    def bytes_per_token(self) -> int:
+        """What one token takes."""
+        return self.heads * self.width * self.itemsize
+
+
 class KVSequence(Protocol):
     """One growing KV buffer with slots 0 to `length - 1`, never copied but to grow.
 
@@ -96,6 +112,17 @@ class KVSequence(Protocol):
         """Forget all slots from `length` on; nothing moves."""
         ...
 
+    def held(self, length: int) -> Iterator[mx.array]:
+        """Keys and values of the first `length` slots, [1, heads, length, width], in `kv_layout`'s order."""
+        ...
+
+    def adopt(self, length: int, layers: Iterable[tuple[mx.array, mx.array]]) -> None:
+        """Hold `length` slots, each the child of the one before, with these keys and values, by layer.
+
+        Where `layers` raises, the sequence is empty.
+        """
+        ...
+
     def logits(self, hidden: Hidden, rows: Sequence[int]) -> mx.array:
         """Logits of those rows of `hidden` by the family's own head, float32 [len(rows), logits_width]."""
         ...
@@ -114,6 +141,8 @@ class LanguageModel(Protocol):
     def dtype(self) -> str: ...
     @property
     def kv_bytes_per_token(self) -> int: ...
+    @property
+    def kv_layout(self) -> tuple[tuple[KVPart, ...], ...]: ...
 
     def sequence(self) -> KVSequence:
         """A new, empty sequence."""
