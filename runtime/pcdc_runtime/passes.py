@@ -20,10 +20,12 @@ Scores: TypeAlias = dict[str, dict[int, FieldScores]]
 class Counts:
     """What the passes of one request took.
 
-    `sequential` are the steps that wait for one another, `cached` the leading prompt tokens whose KV was
-    there, `positions` the tokens that went through the model. `kv_bytes` are the keys and values that the
-    longest moment needed, `kv_added` those of them that this request computed, `kv_copied` those that
-    growing a buffer moved.
+    `prefill_ms` is the time of the forwards that ran only prompt; 0 where there was none, because it was
+    cached or went with the first tree pass in one forward. `sequential` are the steps that wait for one
+    another: the prefill where it has forwards of its own, and each tree pass. `cached` are the leading
+    prompt tokens whose KV was there, `positions` the tokens that went through the model. `kv_bytes` are the
+    keys and values that the longest moment needed, `kv_added` those of them that this request computed,
+    `kv_copied` those that growing a buffer moved.
     """
 
     prefill_ms: float
@@ -48,11 +50,11 @@ def run_passes(
     with prefixes.lease(artifact.digest, base + widest) as prefix:
         sequence = prefix.sequence
         started, forwards, copied = perf_counter(), sequence.passes, sequence.bytes_copied
-        cached = prefix.advance(prompt[:base])
-        prefilled = perf_counter()
+        cached = prefix.advance(prompt[:base], len(passes[0][0].token))
+        prefilled, alone = perf_counter(), sequence.length > cached
         for plans in passes:
             shared = plans[0]
-            hidden = prefix.branch(shared.token, shared.parent + base)
+            hidden = prefix.branch(shared.token, shared.parent + base, prompt[:base])
             reads = read(sequence, hidden, shared)
             for plan in plans:
                 weighed = weigh(plan, reads, artifact.fields)
@@ -61,10 +63,10 @@ def run_passes(
         ended = perf_counter()
         nodes = sum(len(plans[0].token) for plans in passes)
         return scores, Counts(
-            prefill_ms=(prefilled - started) * 1000,
+            prefill_ms=(prefilled - started) * 1000 if alone else 0.0,
             tree_ms=(ended - prefilled) * 1000,
             forwards=sequence.passes - forwards,
-            sequential=(cached < base) + len(passes),
+            sequential=alone + len(passes),
             cached=cached,
             nodes=nodes,
             positions=base - cached + nodes,

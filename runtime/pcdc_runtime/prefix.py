@@ -20,6 +20,8 @@ from .tree import CHUNK, chunks
 if TYPE_CHECKING:
     from .model import KVSequence, LanguageModel
 
+NOTHING: Ints = np.empty(0, dtype=np.int32)
+
 
 class Prefix:
     """One sequence and the prompt ids whose KV it holds; `go_on` runs before each pass and may raise."""
@@ -27,26 +29,41 @@ class Prefix:
     def __init__(self, sequence: KVSequence, go_on: Callable[[], None]) -> None:
         self.sequence = sequence
         self._go_on = go_on
-        self._ids: Ints = np.empty(0, dtype=np.int32)
+        self._ids = NOTHING
 
-    def advance(self, ids: Ints) -> int:
-        """Make the sequence hold exactly `ids`; returns how many leading ones it held already."""
+    def advance(self, ids: Ints, nodes: int = 0) -> int:
+        """Make the sequence hold `ids` and nothing else; gives how many leading ones it held already.
+
+        Where a tree of `nodes` comes next, the last part of `ids` is left to `branch` if one forward takes
+        both: it reads all weights, which is most of what a short request costs.
+        """
         shared = common_prefix(self._ids, ids)
         self._ids = ids[:shared]
         self.sequence.truncate(shared)
         for start, stop in chunks(shared, len(ids), CHUNK):
+            if nodes and stop == len(ids) and stop - start + nodes <= CHUNK:
+                break
             self._go_on()
             mx.eval(self.sequence.append(ids[start:stop]))
-        self._ids = ids
+            self._ids = ids[:stop]
         return shared
 
-    def branch(self, tokens: Ints, parents: Ints) -> mx.array:
-        """Run a tree below the prompt, as `KVSequence.append` does."""
+    def branch(self, tokens: Ints, parents: Ints, ids: Ints = NOTHING) -> mx.array:
+        """Run what `advance` left of `ids`, and a tree below them as `KVSequence.append` does.
+
+        Gives the hidden states of the tree.
+        """
+        held = self.sequence.length
+        left = ids[held:]
+        tokens = np.concatenate([left, tokens])
+        parents = np.concatenate([np.arange(held - 1, held - 1 + len(left)), parents])
         parts: list[mx.array] = []
         for start, stop in chunks(0, len(tokens), CHUNK):
             self._go_on()
             parts.append(self.sequence.append(tokens[start:stop], parents[start:stop]))
-        return mx.concatenate(parts)
+        if len(left):
+            self._ids = ids
+        return mx.concatenate(parts)[len(left) :]
 
 
 class PrefixCache:

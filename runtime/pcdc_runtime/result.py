@@ -83,11 +83,13 @@ class Result:
     """The answers to one context, in the order asked, and what it took.
 
     `forward_passes` counts the model's forwards, `sequential_forward_passes` the steps that wait for one
-    another: the prefill once however chunked, and each tree pass. `head_cached` is how many leading prompt
+    another: the prefill once however chunked, and each tree pass; a short text goes through in one forward
+    with the first tree pass, and `prefill_ms` is then 0. `head_cached` is how many leading prompt
     tokens had their KV already, `context_tokens` what the request's text and its closing fence took,
     `positions` how many tokens went through the model. `kv_bytes` are the keys and values that the longest
     moment needed, `kv_added` those of them that this request computed, `kv_copied` those that were moved
     because a buffer grew.
+    `contexts` is how many texts shared the passes; `run_many` says which counts and times are then theirs.
     `schema_fields` names all fields of the artifact, also those that were not asked for.
     Times are in milliseconds on the owner thread, without the wait for it. `temperature` is that of the
     fields that no calibration was applied to.
@@ -112,6 +114,7 @@ class Result:
     kv_copied: int
     context_tokens: int
     warnings: tuple[str, ...]
+    contexts: int = 1
 
     def __repr__(self) -> str:
         values = shortened([f"{name!r}: {value!r}" for name, value in self.values.items()])
@@ -199,6 +202,7 @@ class Result:
             "kv_added": self.kv_added,
             "kv_copied": self.kv_copied,
             "context_tokens": self.context_tokens,
+            "contexts": self.contexts,
             "warnings": list(self.warnings),
         }
 

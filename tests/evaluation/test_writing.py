@@ -168,7 +168,7 @@ def test_passes_and_positions_are_counted(family, artifact):
         again = writer.write(CONTEXTS[0])
     # What follows the last decision is forced and need not go through the model.
     run = len(first.tokens) - list(reversed(first.decided)).index(True) - 1
-    assert first.sequential_passes == first.decided_tokens + 1
+    assert first.sequential_passes == first.decided_tokens == first.passes
     assert first.positions == len(prompt) + run
     assert again.sequential_passes == again.passes == first.decided_tokens
     assert again.positions == run + 1
