@@ -1,6 +1,11 @@
 """Being here puts this folder on the import path, so that every test can use `oracle` and `seeded`."""
 
+import os
+
 from pcdc_runtime.blas import load_fast_blas
 
 # Before any test imports MLX: later it has no effect.
 load_fast_blas()
+
+# No test fills the user's cache with heads; those about them have a cache of their own.
+os.environ["PCDC_HEAD_CACHE"] = "0"

@@ -9,6 +9,7 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
@@ -20,7 +21,7 @@ from .fast_mlx import mx
 from .models import resolve
 from .prefix import PrefixCache
 from .tokenizer import fingerprint, load_tokenizer
-from .weights import weights_digest
+from .weights import weights_digest, weights_stamp
 
 if TYPE_CHECKING:
     from .model import LanguageModel
@@ -61,6 +62,7 @@ class LoadedModel:
 
     def _open(self, opener: Opener, kv_limit: int) -> int:
         _THREAD.streams = _Streams()
+        self._stamp = self._weights_stamp()
         self.language, self.tokenizer = opener()
         self.fingerprint = fingerprint(self.tokenizer)
         self.prefixes = PrefixCache(self.language, kv_limit, self._go_on)
@@ -73,6 +75,20 @@ class LoadedModel:
         Raises ModelNotFoundError.
         """
         return "" if self.folder is None else weights_digest(self.folder)
+
+    @property
+    def loaded_digest(self) -> str:
+        """`weights_digest` where the files are still those that were loaded, else "".
+
+        Raises ModelNotFoundError.
+        """
+        digest = self.weights_digest
+        return digest if self._stamp and self._stamp == self._weights_stamp() else ""
+
+    def _weights_stamp(self) -> str:
+        with suppress(OSError):
+            return "" if self.folder is None else weights_stamp(self.folder)
+        return ""
 
     def share(self) -> LoadedModel:
         """This model with one user more. Raises EngineClosedError after the last one closed it."""

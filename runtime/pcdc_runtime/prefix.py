@@ -6,7 +6,7 @@ Used on the owner thread of one model only.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -47,6 +47,16 @@ class Prefix:
             mx.eval(self.sequence.append(ids[start:stop]))
             self._ids = ids[:stop]
         return shared
+
+    def missing(self, ids: Ints) -> int:
+        """How many of `ids` the sequence does not hold."""
+        return len(ids) - common_prefix(self._ids, ids)
+
+    def adopt(self, ids: Ints, layers: Iterable[tuple[mx.array, mx.array]]) -> None:
+        """Hold `ids` and nothing else, as `KVSequence.adopt` does; nothing at all where `layers` raises."""
+        self._ids = NOTHING
+        self.sequence.adopt(len(ids), layers)
+        self._ids = ids
 
     def branch(self, tokens: Ints, parents: Ints, ids: Ints = NOTHING) -> mx.array:
         """Run what `advance` left of `ids`, and a tree below them as `KVSequence.append` does.

@@ -16,7 +16,7 @@ def weights_digest(folder: Path) -> str:
     The files are read once, then again only when their stamps change. Raises ModelNotFoundError.
     """
     try:
-        files = [*sorted(folder.resolve().glob("*.safetensors")), folder.resolve() / "config.json"]
+        files = _files(folder)
         return remembered("weights.json", _stamps(files), lambda: _digest(files))
     except OSError as error:
         raise ModelNotFoundError(
@@ -24,6 +24,15 @@ def weights_digest(folder: Path) -> str:
             f"has files that cannot be read ({error.strerror})",
             help="load it again from a complete folder",
         ) from error
+
+
+def weights_stamp(folder: Path) -> str:
+    """What changes when a file that the digest covers is written or replaced. Raises OSError."""
+    return _stamps(_files(folder))
+
+
+def _files(folder: Path) -> list[Path]:
+    return [*sorted(folder.resolve().glob("*.safetensors")), folder.resolve() / "config.json"]
 
 
 def _stamps(files: list[Path]) -> str:
