@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from pcdc_runtime import artifact as artifact_file
+from pcdc_runtime import codec
 from pcdc_runtime.artifact import Artifact
 
 from pcdc.diagnostics import SchemaError
@@ -69,8 +69,13 @@ def shipped(name: str, target: GetTarget) -> Place:
 
 
 def own(path: Path, contexts: Sequence[str], target: GetTarget) -> Place:
-    """An artifact, or a definition that is compiled for the model, with the texts to answer."""
-    return Place(path.stem, path.name, 4.0, partial(_own, path, tuple(contexts), target))
+    """An artifact, or a definition that is compiled for the model, with the texts to answer.
+
+    Raises ArtifactError, SchemaError.
+    """
+    artifact = codec.read(path) if path.suffix == SUFFIX else _compiled(path, target)
+    scenario = Scenario(artifact, tuple(contexts))
+    return Place(path.stem, path.name, 4.0, lambda: scenario)
 
 
 def sweep(axes: Sequence[str], target: GetTarget) -> list[Place]:
@@ -83,7 +88,8 @@ def sweep(axes: Sequence[str], target: GetTarget) -> list[Place]:
         Place(
             f"sweep-{point.fields}-{point.choices}-{point.context}-{point.length}",
             f"Sweep over {' and '.join(names)}: {point}",
-            1.0,
+            # Long texts and many fields take longer for every method.
+            1 + point.context / 1000 + point.fields / 50,
             partial(_swept, point, target),
             tuple(names),
             point,
@@ -104,11 +110,6 @@ def _shipped(name: str, target: GetTarget) -> Scenario:
     return Scenario(
         _compiled(folder / f"{name}.json", target), tuple(text.read_text("utf-8") for text in texts)
     )
-
-
-def _own(path: Path, contexts: tuple[str, ...], target: GetTarget) -> Scenario:
-    artifact = artifact_file.read(path) if path.suffix == SUFFIX else _compiled(path, target)
-    return Scenario(artifact, contexts)
 
 
 def _swept(point: Point, target: GetTarget) -> Scenario:

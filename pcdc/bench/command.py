@@ -1,0 +1,161 @@
+"""What `pcdc bench` does: every place in turn within one stated time, then the files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from pcdc_runtime.errors import PcdcError
+from pcdc_runtime.loaded import open_model
+from pcdc_runtime.models import DEFAULT, resolve
+from pcdc_runtime.storage import write_atomic
+
+from pcdc.diagnostics import Diagnostic, SchemaError, from_error
+from pcdc.output import SUFFIX
+from pcdc.prompt import Target, load_target
+
+from .figures import figures
+from .machine import describe, line
+from .methods import entries
+from .rounds import Tally, Watch, measure
+from .scenarios import TITLES, Place, own, shipped, sweep
+
+JSON_REPORT = "bench.json"
+
+Show = Callable[[Mapping[str, Any]], None]
+"""Told the figures of each place as soon as they are there."""
+
+
+class BenchOutputError(PcdcError):
+    """The folder of a benchmark's files cannot be written."""
+
+    code = "PCDC712"
+    title = "report cannot be written"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What was asked for; a scenario is a name of TITLES or a path, `axes` are those of the sweep.
+
+    `contexts` are the texts that scenarios by path answer; `minutes` is the time for everything.
+    """
+
+    model: str | None
+    scenarios: tuple[str, ...]
+    contexts: tuple[str, ...]
+    axes: tuple[str, ...]
+    minutes: float
+    out: Path | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The report as JSON, the files written, why others could not be, and what ended it early."""
+
+    report: dict[str, Any]
+    files: tuple[Path, ...]
+    problems: tuple[Diagnostic, ...]
+    ended_by: KeyboardInterrupt | None
+
+
+def run(options: Options, watch: Watch, show: Show, begin: Callable[[str], None]) -> Outcome:
+    """Measure and write; `begin` is told the machine in one line.
+
+    An interrupt ends the measuring, not the report. Raises PcdcError where nothing can be measured at all:
+    a missing model, artifact or definition.
+    """
+    until = perf_counter() + 60 * options.minutes
+    name = options.model or _model_of(options.scenarios)
+
+    @cache
+    def target() -> Target:
+        found, problems = load_target(resolve(name, weights=False))
+        if found is None:
+            raise SchemaError(problems)
+        return found
+
+    places = _places(options, target)
+    methods = entries()
+    done: list[dict[str, Any]] = []
+    problems: list[Diagnostic] = []
+    ended_by: KeyboardInterrupt | None = None
+    watch("loading the model")
+    with open_model(name) as loaded:
+        machine = describe(loaded)
+        begin(line(machine))
+        for number, place in enumerate(places):
+            left = until - perf_counter()
+            tally = Tally(place, max(0.0, left * place.weight / sum(p.weight for p in places[number:])))
+            try:
+                if left > 0:
+                    measure(tally, loaded, methods, watch)
+            except KeyboardInterrupt as interrupt:
+                ended_by = interrupt
+            if tally.refused is not None and place.point is None:
+                # A point of the sweep may be too large for a model; a scenario was asked for.
+                problems += _diagnostics(tally.refused)
+            if ended_by is None or tally.taken:
+                done.append(figures(tally, methods))
+                show(done[-1])
+            if ended_by is not None:
+                break
+    report = {
+        "machine": machine,
+        "minutes": options.minutes,
+        "interrupted": ended_by is not None,
+        "methods": [{"key": entry.key, "title": entry.title} for entry in methods],
+        "places": done,
+    }
+    files: tuple[Path, ...] = ()
+    if options.out:
+        files, unwritten = _written(options.out, report, line(machine))
+        problems += unwritten
+    return Outcome(report, files, tuple(problems), ended_by)
+
+
+def _diagnostics(error: PcdcError) -> Sequence[Diagnostic]:
+    return error.diagnostics if isinstance(error, SchemaError) else [from_error(error)]
+
+
+def _model_of(scenarios: Sequence[str]) -> str:
+    """The model that a scenario's artifact was built for, where one is measured."""
+    from pcdc_runtime import codec
+
+    artifacts = [Path(name) for name in scenarios if name not in TITLES and name.endswith(SUFFIX)]
+    return codec.read(artifacts[0]).model if artifacts else DEFAULT
+
+
+def _places(options: Options, target: Callable[[], Target]) -> list[Place]:
+    places = [
+        shipped(name, target) if name in TITLES else own(Path(name), options.contexts, target)
+        for name in options.scenarios
+    ]
+    return places + sweep(options.axes, target)
+
+
+def _written(
+    folder: Path, report: Mapping[str, Any], machine: str
+) -> tuple[tuple[Path, ...], tuple[Diagnostic, ...]]:
+    """Each file is written where it can be: what was measured is not lost with one of them."""
+    from .plots import plots
+
+    text = json.dumps(report, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+    contents = [(JSON_REPORT, text.encode("utf-8", "replace"))]
+    contents += plots(report["places"], entries(), machine)
+    files, problems = list[Path](), list[Diagnostic]()
+    for name, data in contents:
+        path = folder / name
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_atomic(path, data)
+        except OSError as error:
+            fact, help = f"cannot be written ({error.strerror})", "give another folder with --out"
+            problems.append(from_error(BenchOutputError(str(path), fact, help=help)))
+        else:
+            files.append(path)
+    return tuple(files), tuple(problems)

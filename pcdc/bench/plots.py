@@ -1,0 +1,118 @@
+"""Latency over each axis of the sweep as PNG and SVG; equal numbers give equal bytes."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import cycle
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from .methods import Entry
+from .sweep import AXES, Axis
+
+# Told apart with any colour vision (Okabe and Ito), and by line and marker as well.
+COLOURS = ("#0072b2", "#56b4e9", "#009e73", "#444444", "#d55e00", "#e69f00", "#cc79a7", "#8c6bb1", "#a6761d")
+MARKERS = "osD^vPX*<"
+LINES = ("-", "--", "-.", ":")
+STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "pcdc bench",
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e4e4e4",
+    "grid.linewidth": 0.7,
+}
+DOTS_PER_INCH = 150
+
+
+def plots(
+    places: Sequence[Mapping[str, Any]], entries: Sequence[Entry], machine: str
+) -> Iterator[tuple[str, bytes]]:
+    """File names and contents, for each axis on which at least two points were measured."""
+    for axis in AXES.values():
+        measured = sorted(
+            (place["point"][axis.name], place)
+            for place in places
+            if axis.name in place["axes"] and place["rows"]
+        )
+        if len(measured) < 2:
+            continue
+        for kind in ("png", "svg"):
+            with mpl.rc_context(STYLE):
+                yield f"latency-{axis.name}.{kind}", _drawn(_figure(axis, measured, entries, machine), kind)
+
+
+def _figure(
+    axis: Axis, measured: Sequence[tuple[int, Mapping[str, Any]]], entries: Sequence[Entry], machine: str
+) -> Figure:
+    figure = Figure(figsize=(10, 5), layout="constrained")
+    axes: Axes = figure.add_subplot()
+    looks = zip(cycle(COLOURS), cycle(MARKERS), cycle(LINES), strict=False)
+    for entry, (colour, marker, line) in zip(entries, looks, strict=False):
+        points = [
+            (value, row["ms"])
+            for value, place in measured
+            for row in place["rows"]
+            if row["key"] == entry.key
+        ]
+        if not points:
+            continue
+        is_default = entry is entries[0]
+        x = [value for value, _ in points]
+        y = [ms["median"] for _, ms in points]
+        below = [ms["median"] - ms["lower"] for _, ms in points]
+        above = [ms["upper"] - ms["median"] for _, ms in points]
+        axes.errorbar(
+            x, y, yerr=[below, above], color=colour, marker=marker, linestyle=line, label=entry.title,
+            linewidth=2.6 if is_default else 1.3, markersize=7 if is_default else 5, capsize=3,
+            elinewidth=1, zorder=3 if is_default else 2,
+        )  # fmt: skip
+    values = [value for value, _ in measured]
+    if values[-1] > 10 * values[0]:
+        axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.xaxis.set_major_locator(FixedLocator(values))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_major_formatter(
+        FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}")
+    )
+    axes.set_xlabel(axis.unit)
+    axes.set_ylabel("milliseconds a request\nmedian and quartiles")
+    axes.set_title(f"Latency over {axis.unit} (the rest: {_rest(axis)})", fontsize=11, loc="left")
+    figure.legend(loc="outside right upper", frameon=False, fontsize=8.5)
+    figure.text(0.005, 0.005, machine, fontsize=6.5, color="#777777")
+    figure.get_layout_engine().set(rect=(0, 0.03, 1, 0.97))  # type: ignore[union-attr, call-arg]
+    return figure
+
+
+def _rest(axis: Axis) -> str:
+    """The base point without what varies."""
+    base = axis.base
+    parts = {
+        "fields": "1 field" if base.fields == 1 else f"{base.fields} fields",
+        "choices": f"{base.choices} choices",
+        "length": f"{base.length} tokens a candidate",
+        "context": f"{base.context} tokens of text",
+    }
+    return ", ".join(text for name, text in parts.items() if name != axis.name)
+
+
+def _drawn(figure: Figure, kind: str) -> bytes:
+    written = io.BytesIO()
+    if kind == "svg":
+        FigureCanvasSVG(figure).print_svg(written, metadata={"Date": None})  # type: ignore[no-untyped-call]
+    else:
+        figure.set_dpi(DOTS_PER_INCH)
+        FigureCanvasAgg(figure).print_png(written, metadata={"Software": None})  # type: ignore[no-untyped-call]
+    return written.getvalue()

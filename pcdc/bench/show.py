@@ -1,0 +1,87 @@
+"""The figures of one place for people: the reference's lines, then the table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pcdc.show import table
+
+from .methods import FREE, GUIDED
+
+HEADER = (
+    "method", "ms", "quartiles", "x ours", "passes", "forwards", "positions", "KV MB", "copied MB",
+    "valid", "as oracle", "nats off", "per s", "many per s", "rounds",
+)  # fmt: skip
+
+
+def block(place: Mapping[str, Any], *, terminal: bool) -> str:
+    """Everything that was measured at one place."""
+    if place["refused"]:
+        return f"{place['title']}\n  not measured: {place['refused']}\n"
+    if not place["rows"]:
+        return f"{place['title']}\n  not measured: there was no time\n"
+    rows = {row["key"]: row for row in place["rows"]}
+    notes = [f"  missing: {m['title']}: {m['reason']}\n" for m in place["missing"]]
+    notes += [f"  left out: {m['title']}: {m['reason']}\n" for m in place["left_out"]]
+    return (
+        _title(place)
+        + "".join(_lines(rows, place["rows"][0]))
+        + table(HEADER, [_row(row) for row in place["rows"]], terminal=terminal)
+        + "".join(notes)
+    )
+
+
+def _title(place: Mapping[str, Any]) -> str:
+    schema = place["schema"]
+    fields = "1 field" if schema["fields"] == 1 else f"{schema['fields']} fields"
+    rounds = "1 round" if place["rounds"] == 1 else f"{place['rounds']} rounds"
+    return (
+        f"{place['title']} ({fields})\n"
+        f"  {schema['choices']} choices, {schema['nodes']} nodes, {schema['head_tokens']} head tokens; "
+        f"{rounds} in {place['seconds']:.0f} s of {place['budget_seconds']:.0f} s\n"
+    )
+
+
+def _lines(rows: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]:
+    """As the published benchmark prints them; the speedup names its baseline."""
+    written = [(label, rows[key]) for label, key in _WRITTEN if key in rows]
+    lines = [f"  {label:<14} :{_took(row)}  {row['title']}\n" for label, row in written]
+    lines.append(f"  {'Parallel':<14} :{_took(ours)}  {ours['title']}\n")
+    for label, row in written:
+        if row["ratio"]:
+            steps = row["passes"] / ours["passes"]
+            lines.append(
+                f"  SPEEDUP: {row['ratio']['median']:.1f}x (step reduction {steps:.3g}x) "
+                f"over {label.lower()}: {row['title']}\n"
+            )
+    return lines
+
+
+_WRITTEN = (("Autoregressive", FREE), ("Constrained", GUIDED))
+
+
+def _took(row: Mapping[str, Any]) -> str:
+    return f" {row['ms']['median']:8.1f} ms | {row['tokens']:3d} tokens | Passes: {row['passes']:<4d}"
+
+
+def _row(row: Mapping[str, Any]) -> list[str]:
+    ms, agreement, second = row["ms"], row["agreement"], row["per_second"]
+    off = None if agreement is None else agreement["largest_difference"]
+    return [
+        row["title"],
+        f"{ms['median']:.1f}",
+        f"{ms['lower']:.1f} to {ms['upper']:.1f}",
+        "-" if row["ratio"] is None else f"{row['ratio']['median']:.2f}",
+        str(row["passes"]),
+        str(row["forwards"]),
+        str(row["positions"]),
+        f"{row['kv_bytes'] / 1e6:.1f}",
+        f"{row['kv_copied'] / 1e6:.1f}",
+        f"{row['valid']['yes']}/{row['valid']['of']}",
+        "-" if agreement is None else f"{agreement['same']}/{agreement['of']}",
+        "-" if off is None else f"{off:.1e}",
+        f"{second['one']:.2f}",
+        "-" if second["many"] is None else f"{second['many']:.2f}",
+        str(row["rounds"]),
+    ]

@@ -1,0 +1,163 @@
+"""`pcdc bench`."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pcdc_runtime.errors import ExtraMissingError
+
+from .common import Model, app, as_path, ends_cleanly, finish, on_terminal, print_json, put, read_context
+
+MINUTES = 14.0
+NOTE_SECONDS = 20.0
+
+
+def _minutes(given: float) -> float:
+    if not math.isfinite(given):
+        raise typer.BadParameter(f"{given} is no number of minutes")
+    return given
+
+
+@app.command()
+def bench(
+    scenario: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--scenario",
+            "-s",
+            help="A shipped one by name, or an artifact or definition of yours; repeatable.",
+            show_default="the four shipped ones",
+        ),
+    ] = None,
+    context: Annotated[
+        list[str] | None,
+        typer.Option("--context", help="File with a text for scenarios of yours, - for stdin; repeatable."),
+    ] = None,
+    sweep: Annotated[
+        str | None,
+        typer.Option(
+            "--sweep",
+            help="Axes to vary, separated by commas: fields, choices, context, length; all, or none.",
+            show_default="all, none with --scenario",
+        ),
+    ] = None,
+    minutes: Annotated[
+        float,
+        typer.Option("--minutes", min=0.1, max=600, callback=_minutes, help="Time for everything."),
+    ] = MINUTES,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", parser=as_path, metavar="DIR", help="Write bench.json and plots here."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+    model: Model = None,
+) -> None:
+    """Measure pcdc beside other ways to answer, on one model and one machine.
+
+    Times are medians of interleaved rounds. Beside each stand passes, positions and KV bytes, and whether
+    the answers are those of an exact computation.
+
+    Examples:
+
+        pcdc bench --out bench/
+
+        pcdc bench --scenario support_triage --minutes 3
+
+        pcdc bench --scenario build/support.smollm2-135m.pcdc --context ticket.txt --json
+    """
+    try:
+        from pcdc.bench.command import Options, run
+        from pcdc.bench.scenarios import TITLES
+        from pcdc.bench.show import block
+        from pcdc.bench.sweep import AXES
+
+        if out is not None:
+            import pcdc.bench.plots  # noqa: F401
+    except ImportError as error:
+        if not error.name or error.name.startswith("pcdc"):
+            raise
+        raise ExtraMissingError(
+            error.name,
+            f"cannot be imported ({error})",
+            "a benchmark needs it",
+            "install it with `pip install 'pcdc[bench]'`",
+        ) from error
+    scenarios = tuple(dict.fromkeys(scenario or TITLES))
+    own = [name for name in scenarios if name not in TITLES]
+    for name in own:
+        _check_path(name, tuple(TITLES))
+    if own and not context:
+        raise typer.BadParameter(f"{own[0]} needs a text to answer: give --context", param_hint="--scenario")
+    if context and not own:
+        raise typer.BadParameter(
+            "the shipped scenarios have texts of their own; it goes with --scenario PATH",
+            param_hint="--context",
+        )
+    options = Options(
+        model=model,
+        scenarios=scenarios,
+        contexts=tuple(dict.fromkeys(read_context(file) for file in context or ())),
+        axes=_axes(sweep if sweep is not None else "none" if scenario else "all", tuple(AXES)),
+        minutes=minutes,
+        out=out,
+    )
+
+    def show(place: Mapping[str, Any]) -> None:
+        if not as_json:
+            put(block(place, terminal=on_terminal(sys.stdout)))
+
+    def begin(machine: str) -> None:
+        if not as_json:
+            put(f"{machine}\n")
+
+    with ends_cleanly():
+        outcome = run(options, _Notes().watch, show, begin)
+    if as_json:
+        print_json(outcome.report)
+    for file in outcome.files:
+        typer.echo(f"written: {file}", err=True)
+    if outcome.ended_by is not None:
+        raise outcome.ended_by
+    finish(outcome.problems)
+
+
+class _Notes:
+    """Progress: one line when something begins, at most one every NOTE_SECONDS where nobody looks."""
+
+    def __init__(self) -> None:
+        self._told = -math.inf
+
+    def watch(self, what: str) -> None:
+        now = time.monotonic()
+        if on_terminal(sys.stderr) or now - self._told >= NOTE_SECONDS:
+            self._told = now
+            typer.echo(f"note: {what}", err=True)
+
+
+def _check_path(name: str, shipped: tuple[str, ...]) -> None:
+    if not name:
+        raise typer.BadParameter("the path is empty", param_hint="--scenario")
+    if not Path(name).is_file():
+        raise typer.BadParameter(
+            f"{name!r} is no file and none of the shipped scenarios: {', '.join(shipped)}",
+            param_hint="--scenario",
+        )
+
+
+def _axes(given: str, known: tuple[str, ...]) -> tuple[str, ...]:
+    if given in ("all", "none"):
+        return known if given == "all" else ()
+    names = tuple(dict.fromkeys(name for part in given.split(",") if (name := part.strip())))
+    unknown = [name for name in names if name not in known]
+    if unknown or not names:
+        raise typer.BadParameter(
+            f"{unknown[0] if unknown else given!r} is no axis; they are {', '.join(known)}, or all, or none",
+            param_hint="--sweep",
+        )
+    return tuple(name for name in known if name in names)
