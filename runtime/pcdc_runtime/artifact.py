@@ -28,7 +28,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from .payload import to_payload
 from .rules import RULES as RULES
@@ -45,9 +45,8 @@ Value: TypeAlias = bool | int | float | str | None
 FieldType: TypeAlias = Literal["boolean", "enum"]
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A choice and what it became.
+class Candidate(NamedTuple):
+    """A choice and what it became. A tuple, because an artifact can have thousands.
 
     `label` is the text in the prompt, `value` what a result returns. `ids` are the tokens of its first
     form below the field's suffix. `forms` is its half-open range in the form arrays.

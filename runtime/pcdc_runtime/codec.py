@@ -9,6 +9,7 @@ import hashlib
 import json
 import shlex
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,11 @@ from .artifact import (
     Forms,
     Nodes,
     PromptCut,
+    Value,
     WorkedExample,
 )
 from .errors import ArtifactError
-from .payload import FORM_KEYS, NODE_KEYS
+from .payload import CANDIDATE_KEYS, FORM_KEYS, NODE_KEYS
 from .rules import MAX_CHOICES, MIN_CHOICES
 from .storage import NotRegularError, read_regular
 from .structure import check_structure
@@ -78,7 +80,11 @@ def loads(data: bytes, subject: str = "artifact") -> Artifact:
     if not data.startswith(OPENING):
         raise _stranger(data, subject)
     try:
-        return _from_payload(_open_envelope(data, subject), subject)
+        payload, digest = _open_envelope(data, subject)
+        artifact = _from_payload(payload)
+        # The payload is in canonical form, so this is what the artifact would compute.
+        vars(artifact)["digest"] = digest.hex()
+        return artifact
     except ArtifactError:
         raise
     except Malformed as error:
@@ -114,7 +120,8 @@ def _is_json_object(data: bytes) -> bool:
         return False
 
 
-def _open_envelope(data: bytes, subject: str) -> dict[str, Any]:
+def _open_envelope(data: bytes, subject: str) -> tuple[dict[str, Any], bytes]:
+    """The payload's map and its checksum."""
     whole = unpack(data)
     _, version, digest, payload = whole
     if type(version) is not int or version != FORMAT_VERSION:
@@ -131,10 +138,10 @@ def _open_envelope(data: bytes, subject: str) -> dict[str, Any]:
     inner = unpack(payload)
     if pack(inner) != payload or pack(whole) != data:
         raise Malformed("is not in canonical form")
-    return as_map(inner)
+    return as_map(inner), digest
 
 
-def _from_payload(p: dict[str, Any], subject: str) -> Artifact:
+def _from_payload(p: dict[str, Any]) -> Artifact:
     check_keys(p, "name", "model", "schema", "tokenizer", "prompt", "nodes", "forms", "ends", "inputs")
     schema = as_map(p["schema"])
     check_keys(schema, "instructions", "scoring", "temperature", "fields", "examples")
@@ -210,27 +217,8 @@ def _fields(rows: list[Any]) -> tuple[CompiledField, ...]:
     fields, first_form = [], 0
     for row in map(as_map, rows):
         check_keys(row, "name", "type", "description", "anchor", "suffix", "candidates")
-        candidates = []
-        for c in map(as_map, as_list(row["candidates"])):
-            check_keys(c, "label", "value", "description", "ids", "is_single_token", "forms")
-            value = json.loads(as_text(c["value"]))
-            check(value is None or type(value) in (bool, int, float, str), "has a value that is no scalar")
-            written = json.dumps(value, ensure_ascii=False, allow_nan=False)
-            check(written == c["value"], "has a value that is not in canonical form")
-            check(type(c["is_single_token"]) is bool, "has something else where a boolean belongs")
-            last = first_form + as_natural(c["forms"])
-            candidates.append(
-                Candidate(
-                    label=as_text(c["label"]),
-                    value=value,
-                    description=as_text(c["description"]),
-                    ids=tuple(as_array(c["ids"]).tolist()),
-                    is_single_token=c["is_single_token"],
-                    forms=(first_form, last),
-                )
-            )
-            first_form = last
-        check(MIN_CHOICES <= len(candidates) <= MAX_CHOICES, "has a field with too few or too many choices")
+        candidates = _candidates(as_list(row["candidates"]), first_form)
+        first_form = candidates[-1].forms[1]
         check(row["type"] in ("boolean", "enum"), "has a field of unknown type")
         fields.append(
             CompiledField(
@@ -239,8 +227,56 @@ def _fields(rows: list[Any]) -> tuple[CompiledField, ...]:
                 description=as_text(row["description"]),
                 anchor=as_natural(row["anchor"]),
                 suffix=as_natural(row["suffix"]),
-                candidates=tuple(candidates),
+                candidates=candidates,
             )
         )
     check(len({f.name for f in fields}) == len(fields), "has two fields of one name")
     return tuple(fields)
+
+
+def _candidates(rows: list[Any], first_form: int) -> tuple[Candidate, ...]:
+    """A field's candidates, checked column by column: there can be thousands in an artifact."""
+    check(MIN_CHOICES <= len(rows) <= MAX_CHOICES, "has a field with too few or too many choices")
+    _check_type(rows, dict, "a map")
+    for keys in set(map(tuple, rows)):
+        check(keys == CANDIDATE_KEYS, "has unknown, missing or reordered keys")
+    labels, values, descriptions, ids, single, counts = zip(*map(dict.values, rows), strict=True)
+    for texts in (labels, values, descriptions):
+        _check_type(texts, str, "text")
+    _check_type(ids, bytes, "an integer array")
+    _check_type(single, bool, "a boolean")
+    _check_type(counts, int, "a whole number")
+    check(min(counts) >= 0 and max(counts) < 2**31, "has a number out of range")
+    sizes = list(map(len, ids))
+    check(not any(size % 4 for size in sizes), "has an integer array cut short")
+    flat = as_array(b"".join(ids)).tolist()
+    stops = accumulate((size // 4 for size in sizes), initial=0)
+    forms = accumulate(counts, initial=first_form)
+    return tuple(
+        map(
+            Candidate,
+            labels,
+            map(_value, values, labels),
+            descriptions,
+            (tuple(flat[start:stop]) for start, stop in pairwise(stops)),
+            single,
+            pairwise(forms),
+        )
+    )
+
+
+def _check_type(values: Sequence[object], wanted: type, name: str) -> None:
+    check(set(map(type, values)) == {wanted}, f"has something else where {name} belongs")
+
+
+_quoted = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+
+
+def _value(text: str, label: str) -> Value:
+    # Most values are their own labels, and this is how those are spelled.
+    if text == _quoted(label):
+        return label
+    value: Value = json.loads(text)
+    check(value is None or type(value) in (bool, int, float, str), "has a value that is no scalar")
+    check(_quoted(value) == text, "has a value that is not in canonical form")
+    return value

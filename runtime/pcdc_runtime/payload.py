@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 NODE_KEYS = ("token", "parent", "depth", "field", "reads")
 FORM_KEYS = ("choice", "node", "end", "cut", "reads")
+CANDIDATE_KEYS = ("label", "value", "description", "ids", "is_single_token", "forms")
 
 
 def to_payload(a: Artifact) -> dict[str, object]:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .rules import RULES
-from .wire import check
+from .wire import Ints, check
 
 if TYPE_CHECKING:
-    from .artifact import Artifact, Candidate, CompiledField, EndSets, PromptCut, WorkedExample
+    from .artifact import Artifact, CompiledField, EndSets, Nodes, PromptCut, WorkedExample
 
 # A plan walks all forms token by token; real schemas stay a hundred times below.
 MAX_PATH_TOKENS = 2_000_000
+# Paths of at most so many tokens are walked in step; a longer one alone, where steps of one path cost less.
+WALKED_TOGETHER = 64
 
 
 def check_structure(artifact: Artifact) -> None:
@@ -82,10 +86,7 @@ def _check_forms(a: Artifact) -> None:
     for index, field in enumerate(a.fields):
         check(max(field.anchor, field.suffix) < len(nodes), "has an anchor outside the forest")
         check(nodes.field[field.anchor] in (-1, index), "has an anchor in another field")
-    below = _below_anchors(a)
-    for index, field in enumerate(a.fields):
-        for candidate in field.candidates:
-            _check_candidate(a, index, field, candidate, below)
+    _check_places(a, np.array(counts))
 
 
 def _check_example(fields: Sequence[CompiledField], example: WorkedExample) -> None:
@@ -96,35 +97,57 @@ def _check_example(fields: Sequence[CompiledField], example: WorkedExample) -> N
     check(known, "has an example with an unknown choice")
 
 
-def _below_anchors(a: Artifact) -> list[bool]:
-    """For each node, whether the anchor of its field is the node itself or above it."""
-    anchors = [field.anchor for field in a.fields]
-    below: list[bool] = []
-    for node, (parent, field) in enumerate(zip(a.nodes.parent.tolist(), a.nodes.field.tolist(), strict=True)):
-        below.append(node > 0 and (anchors[field] in (node, parent) or below[parent]))
+def _check_places(a: Artifact, counts: Ints) -> None:
+    """Where the forms of each choice stand; `counts` has their number by choice over all fields."""
+    f, nodes = a.forms, a.nodes
+    owner = np.repeat(np.arange(len(a.fields)), [len(field.candidates) for field in a.fields])
+    anchors = np.array([field.anchor for field in a.fields])
+    suffixes = np.array([field.suffix for field in a.fields])
+    asked = owner[f.choice]
+    held = nodes.field[f.node]
+    check(bool(((held == -1) | (held == asked)).all()), "has a form in another field")
+    anchored = (f.node == anchors[asked]) | _below_anchors(nodes, anchors)[f.node]
+    check(bool(anchored.all()), "has a form that is not below its field's anchor")
+    events = nodes.depth[f.node] - nodes.depth[anchors[asked]] + 1
+    check(bool(((f.cut >= 1) & (f.cut <= events)).all()), "has a form cut outside its path")
+    first = np.cumsum(counts) - counts
+    read = np.bitwise_or.reduceat(f.reads, first)
+    check(bool((read == (1 << len(RULES)) - 1).all()), "has a choice that a rule never reads")
+    candidates = [candidate for field in a.fields for candidate in field.candidates]
+    _check_ids(nodes, f.node[first], suffixes[owner], [candidate.ids for candidate in candidates])
+    single = [candidate.is_single_token == (len(candidate.ids) == 1) for candidate in candidates]
+    check(all(single), "has a wrong single-token mark")
+
+
+def _below_anchors(nodes: Nodes, anchors: Ints) -> NDArray[np.bool_]:
+    """For each node but the root, whether the anchor of its field is the node itself or above it."""
+    anchor = anchors[nodes.field]
+    below: NDArray[np.bool_] = (anchor == np.arange(len(nodes))) | (anchor == nodes.parent)
+    below[0] = False
+    # Each round looks twice as far up, so that a deep forest takes few.
+    above = np.maximum(nodes.parent, 0)
+    while above.any():
+        below |= below[above]
+        above = above[above]
     return below
 
 
-def _check_candidate(
-    a: Artifact, index: int, field: CompiledField, candidate: Candidate, below: Sequence[bool]
-) -> None:
-    for form in range(*candidate.forms):
-        node = int(a.forms.node[form])
-        check(a.nodes.field[node] in (-1, index), "has a form in another field")
-        check(node == field.anchor or below[node], "has a form that is not below its field's anchor")
-        events = int(a.nodes.depth[node] - a.nodes.depth[field.anchor]) + 1
-        check(1 <= int(a.forms.cut[form]) <= events, "has a form cut outside its path")
-    first = int(a.forms.node[candidate.forms[0]])
-    count = int(a.nodes.depth[first] - a.nodes.depth[field.suffix])
+def _check_ids(nodes: Nodes, ends: Ints, tops: Ints, ids: Sequence[tuple[int, ...]]) -> None:
+    """Candidates' ids against their paths, which lead from the `tops` down to the `ends`."""
+    fact = "has candidate ids that disagree with the forest"
+    sizes = np.array([len(one) for one in ids])
     # The length goes first, so that no path is walked that is longer than what the file spells out.
-    check(
-        count == len(candidate.ids) and a.nodes.path(field.suffix, first) == candidate.ids,
-        "has candidate ids that disagree with the forest",
-    )
-    check(candidate.is_single_token == (len(candidate.ids) == 1), "has a wrong single-token mark")
-    check(
-        all(
-            any(int(a.forms.reads[f]) & (1 << b) for f in range(*candidate.forms)) for b in range(len(RULES))
-        ),
-        "has a choice that a rule never reads",
-    )
+    check(np.array_equal(nodes.depth[ends] - nodes.depth[tops], sizes), fact)
+    flat = np.fromiter(chain.from_iterable(ids), np.int32, int(sizes.sum()))
+    stops = np.cumsum(sizes)
+    walking = np.flatnonzero((sizes > 0) & (sizes <= WALKED_TOGETHER))
+    at, step = ends.copy(), 0
+    while len(walking):
+        step += 1
+        check(bool((nodes.token[at[walking]] == flat[stops[walking] - step]).all()), fact)
+        at[walking] = nodes.parent[at[walking]]
+        walking = walking[sizes[walking] > step]
+    for alone in np.flatnonzero(sizes > WALKED_TOGETHER).tolist():
+        check(nodes.path(int(tops[alone]), int(ends[alone])) == ids[alone], fact)
+        at[alone] = tops[alone]
+    check(np.array_equal(at, tops), fact)

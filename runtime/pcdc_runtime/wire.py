@@ -30,21 +30,14 @@ def _refuse_ext(code: int, _data: bytes) -> object:
     raise Malformed(f"holds extension type {code}")
 
 
-def _unique(pairs: list[tuple[object, object]]) -> dict[object, object]:
-    result = dict(pairs)
-    if len(result) != len(pairs):
-        raise Malformed("repeats a map key")
-    return result
-
-
 def unpack(data: bytes) -> Any:
+    """The value of msgpack bytes. Of keys that repeat the last counts: packing it again shows them."""
     size = len(data)
     return msgpack.unpackb(
         data,
         raw=False,
         strict_map_key=True,
         ext_hook=_refuse_ext,
-        object_pairs_hook=_unique,
         max_str_len=size,
         max_bin_len=size,
         max_array_len=MAX_MEMBERS,

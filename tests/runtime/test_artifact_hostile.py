@@ -15,6 +15,7 @@ from pcdc_runtime.codec import MAX_BYTES, dumps, loads, read
 from pcdc_runtime.errors import ArtifactError
 from pcdc_runtime.plan import make_plans
 from pcdc_runtime.rules import RULES
+from pcdc_runtime.structure import WALKED_TOGETHER
 
 ARTIFACT = make_artifact(
     {
@@ -378,6 +379,27 @@ def test_a_candidate_that_disagrees_with_its_forms_is_refused(key, value):
     rows = payload()["schema"]["fields"]
     rows[0]["candidates"][1][key] = value
     refused(changed("schema", "fields", value=rows))
+
+
+def test_ids_cut_across_two_candidates_are_refused():
+    rows = payload()["schema"]["fields"]
+    first, second, *_ = rows[0]["candidates"]
+    first["ids"], second["ids"] = first["ids"] + second["ids"][:2], second["ids"][2:]
+    assert refused(changed("schema", "fields", value=rows)) == "has an integer array cut short"
+
+
+@pytest.mark.parametrize("size", [WALKED_TOGETHER - 1, WALKED_TOGETHER, WALKED_TOGETHER + 1, 500])
+def test_a_wrong_id_anywhere_in_a_path_is_refused_however_long_it_is(size):
+    long = make_artifact({"f": spelled("a" * size, "b" * size, "c")})
+    assert [len(candidate.ids) for candidate in loads(dumps(long)).fields[0].candidates[:2]] == [size, size]
+    whole = msgpack.unpackb(long.payload)
+    row = whole["schema"]["fields"][0]["candidates"][0]
+    ids = np.frombuffer(row["ids"], "<i4")
+    for at in (0, 1, size // 2, size - 1):
+        wrong = ids.copy()
+        wrong[at] += 1
+        row["ids"] = wrong.tobytes()
+        assert refused(sealed(msgpack.packb(whole))) == "has candidate ids that disagree with the forest"
 
 
 def test_a_deep_forest_with_many_forms_is_refused_before_it_is_walked():
