@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -20,6 +19,10 @@ Clock: TypeAlias = Callable[[], float]
 
 SECONDS = 0.15
 """How long one rate is measured at most, warm-up aside."""
+MOST_TRIES = 50
+SHORT = 0.002
+"""Steps that take less, in seconds, are timed several together."""
+TOGETHER = 16
 ELEMENTS = 1 << 20
 
 
@@ -27,8 +30,7 @@ ELEMENTS = 1 << 20
 class Rates:
     """Operations per second of products (weights, attention, head), exponentials and bytes per second.
 
-    `streamed` is of element-wise work on activations, `read` of a forward of one row, which reads all
-    weights once.
+    `streamed` is of element-wise work on activations, `read` of products of all weights with one row.
     """
 
     products: float
@@ -55,18 +57,25 @@ def measure_rates(
         head=_head_rate(mx, shape, dtype, rows, clock),
         exponentials=_exponential_rate(mx, dtype, clock),
         streamed=_stream_rate(mx, shape, dtype, rows, clock),
-        read=_read_rate(model, shape, clock),
+        read=_read_rate(mx, model, shape, dtype, clock),
     )
 
 
-def best(job: Callable[[], object], clock: Clock, seconds: float = SECONDS) -> float:
-    """The shortest time that the job took, of at least three tries after one that is not counted."""
-    job()
+def best(
+    step: Callable[[], Any], wait: Callable[[Any], object], clock: Clock, seconds: float = SECONDS
+) -> float:
+    """The shortest time of one step, of at least three tries after one that is not counted.
+
+    Short steps are queued several together and waited for once: on a GPU waiting costs more than they do.
+    """
+    wait([step()])
     times: list[float] = []
-    while len(times) < 3 or (sum(times) < seconds and len(times) < 50):
+    together = 1
+    while len(times) < 3 or (sum(times) < seconds and len(times) < MOST_TRIES):
         started = clock()
-        job()
-        times.append(clock() - started)
+        wait([step() for _ in range(together)])
+        times.append((clock() - started) / together)
+        together = min(TOGETHER, max(1, round(SHORT / max(times[-1], 1e-9))))
     return max(min(times), 1e-9)
 
 
@@ -75,40 +84,45 @@ def _products_rate(mx: Any, shape: ModelShape, dtype: Any, rows: int, clock: Clo
     uses = Counter[tuple[int, int]]()
     for linear in shape.linears:
         uses[linear.inputs, linear.outputs] += linear.uses
-    seconds = 0.0
-    for (inputs, outputs), count in uses.items():
-        x = mx.random.normal((rows, inputs)).astype(dtype)
-        weight = mx.random.normal((outputs, inputs)).astype(dtype)
-        mx.eval(x, weight)
-        seconds += count * best(partial(_evaluated_product, mx, x, weight), clock)
+    seconds = sum(
+        count * _product_seconds(mx, (rows, inputs), (outputs, inputs), dtype, clock)
+        for (inputs, outputs), count in uses.items()
+    )
     return rows * sum(linear.flops for linear in shape.linears) / seconds
-
-
-def _evaluated_product(mx: Any, x: Any, weight: Any) -> None:
-    mx.eval(x @ weight.T)
-
-
-def _attention_rate(mx: Any, shape: ModelShape, dtype: Any, rows: int, columns: int, clock: Clock) -> float:
-    """Scores and values of one layer, the heads of a group as rows of one product."""
-    layer = max(shape.attentions, key=lambda a: a.heads * a.key_width)
-    grouped = rows * layer.heads // layer.key_heads
-    queries = mx.random.normal((layer.key_heads, grouped, layer.key_width)).astype(dtype)
-    keys = mx.random.normal((layer.key_heads, layer.key_width, columns)).astype(dtype)
-    weights = mx.random.normal((layer.key_heads, grouped, columns)).astype(dtype)
-    values = mx.random.normal((layer.key_heads, columns, layer.value_width)).astype(dtype)
-    mx.eval(queries, keys, weights, values)
-    seconds = best(lambda: mx.eval(queries @ keys, weights @ values), clock)
-    return layer.flops * rows * columns / seconds
 
 
 def _head_rate(mx: Any, shape: ModelShape, dtype: Any, rows: int, clock: Clock) -> float:
     """The output head on as many of the rows as keep its logits within 64 MB."""
     head = shape.head
     rows = max(1, min(rows, 2**24 // head.outputs))
-    x = mx.random.normal((rows, head.inputs)).astype(dtype)
-    weight = mx.random.normal((head.outputs, head.inputs)).astype(dtype)
+    seconds = _product_seconds(mx, (rows, head.inputs), (head.outputs, head.inputs), dtype, clock)
+    return rows * head.flops / seconds
+
+
+def _product_seconds(
+    mx: Any, rows: tuple[int, int], weights: tuple[int, int], dtype: Any, clock: Clock
+) -> float:
+    x, weight = (mx.random.normal(size).astype(dtype) for size in (rows, weights))
     mx.eval(x, weight)
-    return rows * head.flops / best(partial(_evaluated_product, mx, x, weight), clock)
+    return best(lambda: x @ weight.T, mx.eval, clock)
+
+
+def _attention_rate(mx: Any, shape: ModelShape, dtype: Any, rows: int, columns: int, clock: Clock) -> float:
+    """Scores and values of one layer, the heads of a group as rows of one product."""
+    layer = max(shape.attentions, key=lambda a: a.heads * a.key_width)
+    grouped = rows * layer.heads // layer.key_heads
+    queries, keys, weights, values = (
+        mx.random.normal((layer.key_heads, *size)).astype(dtype)
+        for size in (
+            (grouped, layer.key_width),
+            (layer.key_width, columns),
+            (grouped, columns),
+            (columns, layer.value_width),
+        )
+    )
+    mx.eval(queries, keys, weights, values)
+    seconds = best(lambda: (queries @ keys, weights @ values), mx.eval, clock)
+    return layer.flops * rows * columns / seconds
 
 
 def _exponential_rate(mx: Any, dtype: Any, clock: Clock) -> float:
@@ -118,26 +132,28 @@ def _exponential_rate(mx: Any, dtype: Any, clock: Clock) -> float:
     x = mx.random.normal((ELEMENTS,)).astype(dtype)
     mx.eval(x)
     if not in_numpy(x):
-        return ELEMENTS / best(lambda: mx.eval(mx.exp(x)), clock)
+        return ELEMENTS / best(lambda: mx.exp(x), mx.eval, clock)
     numbers = np.array(x)
     out = np.empty_like(numbers)
-    return ELEMENTS / best(lambda: np.exp(numbers, out=out), clock)
+    return ELEMENTS / best(lambda: np.exp(numbers, out=out), len, clock)
 
 
 def _stream_rate(mx: Any, shape: ModelShape, dtype: Any, rows: int, clock: Clock) -> float:
     """The sum of two arrays of hidden states: two are read and one is written."""
     x, y = (mx.random.normal((rows, shape.hidden)).astype(dtype) for _ in range(2))
     mx.eval(x, y)
-    return 3 * rows * shape.hidden * shape.itemsize / best(lambda: mx.eval(x + y), clock)
+    return 3 * rows * shape.hidden * shape.itemsize / best(lambda: x + y, mx.eval, clock)
 
 
-def _read_rate(model: MlxModel, shape: ModelShape, clock: Clock) -> float:
-    """Weights per second in a forward of one token."""
-    sequence = model.sequence()
-    token = np.zeros(1, dtype=np.int32)
+def _read_rate(mx: Any, model: MlxModel, shape: ModelShape, dtype: Any, clock: Clock) -> float:
+    """The model's own linear layers, each on one row: every weight is read and used once.
 
-    def step() -> None:
-        sequence.truncate(0)
-        sequence.append(token)
-
-    return shape.weight_bytes / best(step, clock)
+    Layers of experts are left out, they run only beside their choice of experts.
+    """
+    trunk: Any = model.trunk
+    modules = dict(trunk.named_modules())
+    dense = [linear for linear in shape.linears if modules[linear.path]["weight"].ndim == 2]
+    layers = [(modules[x.path], mx.random.normal((1, x.inputs)).astype(dtype)) for x in dense]
+    mx.eval([row for _, row in layers])
+    seconds = best(lambda: [layer(row) for layer, row in layers], mx.eval, clock)
+    return sum(linear.bytes for linear in dense) / seconds
