@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
@@ -10,7 +10,6 @@ from time import perf_counter
 from typing import Any, Literal, overload
 
 from .artifact import Artifact
-from .bound import check_window
 from .calibration import Calibration
 from .engines import Engines
 from .errors import (
@@ -18,18 +17,23 @@ from .errors import (
     ContextNotTextError,
     EngineClosedError,
     ExtraMissingError,
+    PcdcError,
     UnknownFieldError,
     UnknownScoringError,
 )
 from .reload import ArtifactFile, Pair, Source
-from .result import FieldResult, Result
+from .result import Result
 from .rules import NODE_BUDGET, RULES
-from .tokenizer import assemble_prompt
 
 try:
+    from .asked import Asked
+    from .groups import check_text, in_groups
+    from .headfile import HeadFiles, head_files
     from .loaded import LoadedModel, open_model
-    from .passes import Counts, run_passes
-    from .score import check_temperature, decide, drift_band
+    from .many import KV_BUDGET
+    from .passes import run_passes
+    from .pruning import check_bound, run_pruned
+    from .score import check_temperature
 except ImportError as error:
     if not (error.name or "").startswith("mlx"):
         raise
@@ -47,7 +51,7 @@ class Engine:
     Takes over one use of `model`, which `close` gives back. A tree pass runs at most `node_budget` nodes,
     unless one field alone has more. `calibration` is applied to the fields that it was fitted to. With
     `file`, each request is answered from what that holds when the request starts. Without `prefill`, the
-    first request computes the head's KV.
+    first request computes the head's KV; with `heads` it is read from there where possible.
     """
 
     def __init__(
@@ -58,6 +62,7 @@ class Engine:
         *,
         calibration: Calibration | None = None,
         file: ArtifactFile | None = None,
+        heads: HeadFiles | None = None,
         prefill: bool = True,
     ) -> None:
         if not isinstance(model, LoadedModel):
@@ -69,6 +74,7 @@ class Engine:
             if not isinstance(artifact, Artifact):
                 raise TypeError(f"an Engine answers an Artifact, as `load` reads, not {_kind(artifact)}")
             self._source = Source(Pair(artifact, calibration), model, node_budget, file)
+            self._heads = heads
             if prefill:
                 model.call(self._prefill_head)
         except BaseException:
@@ -96,15 +102,21 @@ class Engine:
         scoring: str | None = None,
         temperature: float | None = None,
         legal_mass: bool = True,
+        prune: float | None = None,
     ) -> Result:
         """Answer the fields (all when None, one when a name) for one context.
 
         `scoring` and `temperature` default to the artifact's; a temperature given here is applied in place
-        of any calibration. Without `legal_mass` it is None and `trie`
-        runs fewer nodes. Raises ContextNotTextError, ContextTooLongError, EngineClosedError, ScoreError,
+        of any calibration. Without `legal_mass` it is None and `trie` runs fewer nodes.
+
+        With `prune`, such as 1e-4, branches of a field's choices that cannot matter are left out: every
+        probability is within that bound, no choice that has it is lost, and the value is the same. Not for
+        `trie`. `FieldResult` says what was left out.
+
+        Raises ContextNotTextError, ContextTooLongError, EngineClosedError, PruningError, ScoreError,
         TemperatureError, UnknownFieldError, UnknownScoringError.
         """
-        return self.model.call(self._job(context, fields, scoring, temperature, legal_mass))
+        return self.model.call(self._job(context, fields, scoring, temperature, legal_mass, prune))
 
     def submit(
         self,
@@ -114,13 +126,14 @@ class Engine:
         scoring: str | None = None,
         temperature: float | None = None,
         legal_mass: bool = True,
+        prune: float | None = None,
     ) -> Future[Result]:
         """Queue what `run` does.
 
-        Faults of `context`, `scoring` and `temperature`, and a field that is no text, are raised here, all
-        others by the future.
+        Faults of `context`, `scoring`, `temperature` and `prune`, and a field that is no text, are raised here,
+        all others by the future.
         """
-        return self.model.submit(self._job(context, fields, scoring, temperature, legal_mass))
+        return self.model.submit(self._job(context, fields, scoring, temperature, legal_mass, prune))
 
     def compare(
         self, context: str, rules: Iterable[str] = RULES, *, fields: Iterable[str] | None = None
@@ -135,6 +148,47 @@ class Engine:
         if not wanted:
             raise UnknownScoringError("scoring", "was asked for no rule at all", _known_rules())
         return self.model.call(partial(self._answers, context, self._names(fields), wanted))
+
+    def run_many(
+        self,
+        contexts: Iterable[str],
+        *,
+        fields: Iterable[str] | None = None,
+        scoring: str | None = None,
+        temperature: float | None = None,
+        legal_mass: bool = True,
+        kv_budget: int = KV_BUDGET,
+        progress: Callable[[int], None] | None = None,
+    ) -> Iterator[Result | PcdcError]:
+        """What `run` answers to each context, in their order, several of them from one forward.
+
+        Contexts are taken, and results given, as they are wanted: a group of neighbours at a time, as many as
+        one forward takes (512 tokens below the head) and whose keys and values, with the head's, stay within
+        `kv_budget` bytes. A context that alone needs more is answered as `run` does. What `run` would raise
+        about one context, ContextNotTextError, ContextTooLongError, ScoreError or TokenizerError, stands in
+        its result's place. Each group is answered from what the artifact's file holds when the group starts.
+        `progress` is told after each group how many contexts are done.
+
+        A result's `contexts` says how many shared its passes. Times are equal shares of the group's;
+        `forward_passes`, `sequential_forward_passes` and `kv_bytes` are the group's; other counts are the
+        context's own, and what serves all is counted at the first. Raises at once what `run` raises about the
+        other arguments.
+        """
+        if isinstance(contexts, str | bytes):
+            limit, help = "they are several texts", "use `run` for one text"
+            raise ContextNotTextError("contexts", f"is one {_kind(contexts)}", limit, help)
+        rules = () if scoring is None else (scoring,)
+        self._check("", *rules)
+        names = self._names(fields)
+        self._source.bound.chosen(names)
+        heat = None if temperature is None else check_temperature(temperature)
+        asking = partial(self._ask, names, rules, heat, bool(legal_mass), calibrated=True)
+
+        def ask() -> Asked:
+            self._check("")
+            return self.model.call(asking)
+
+        return in_groups(iter(contexts), ask, kv_budget, progress)
 
     def close(self) -> None:
         """Refuse further requests and give the model back; queued requests are still answered."""
@@ -155,6 +209,7 @@ class Engine:
         scoring: str | None,
         temperature: float | None,
         legal_mass: bool,
+        prune: float | None,
     ) -> partial[Result]:
         self._check(context, *(() if scoring is None else (scoring,)))
         return partial(
@@ -164,6 +219,7 @@ class Engine:
             scoring,
             None if temperature is None else check_temperature(temperature),
             bool(legal_mass),
+            None if prune is None else check_bound(prune),
         )
 
     def _check(self, context: object, *rules: object) -> None:
@@ -171,10 +227,7 @@ class Engine:
             raise EngineClosedError(
                 f"engine of {self.artifact.name}", "is closed", help="load the artifact again"
             )
-        if not isinstance(context, str):
-            raise ContextNotTextError(
-                "context", f"is {type(context).__name__}, not text", help="decode it first"
-            )
+        check_text(context)
         for rule in rules:
             if rule not in RULES:
                 raise UnknownScoringError("scoring", f"is {rule!r:.40}", _known_rules())
@@ -196,7 +249,21 @@ class Engine:
     def _prefill_head(self) -> None:
         head = self.artifact.prompt.head
         with self.model.prefixes.lease(self.artifact.digest, len(head)) as prefix:
-            prefix.advance(head)
+            if self._heads is not None:
+                self._heads.restore(self.model, prefix, head)
+            started = perf_counter()
+            held = prefix.advance(head)
+            if self._heads is not None and not held:
+                self._heads.keep(self.model, prefix, head, perf_counter() - started)
+
+    def _restore_head(self, artifact: Artifact) -> tuple[str, ...]:
+        """On the owner thread: take a head that is missing from its file; gives warnings of the result."""
+        if self._heads is None:
+            return ()
+        head = artifact.prompt.head
+        with self.model.prefixes.lease(artifact.digest, len(head)) as prefix:
+            self._heads.restore(self.model, prefix, head)
+        return self._heads.told()
 
     def _answer(
         self,
@@ -205,9 +272,11 @@ class Engine:
         scoring: str | None,
         temperature: float | None,
         legal_mass: bool,
+        prune: float | None,
     ) -> Result:
         rules = None if scoring is None else (scoring,)
-        (result,) = self._answers(context, fields, rules, temperature, legal_mass, calibrated=True).values()
+        answers = self._answers(context, fields, rules, temperature, legal_mass, prune, calibrated=True)
+        (result,) = answers.values()
         return result
 
     def _answers(
@@ -217,81 +286,43 @@ class Engine:
         rules: tuple[str, ...] | None,
         temperature: float | None = None,
         legal_mass: bool = True,
+        prune: float | None = None,
         *,
         calibrated: bool = False,
     ) -> dict[str, Result]:
         """On the owner thread: the whole of one request, from one artifact, by rule."""
         started = perf_counter()
-        bound, warnings = self._source.current()
-        artifact = bound.artifact
-        chosen = bound.chosen(fields)
-        heat = artifact.temperature if temperature is None else temperature
-        prompt = assemble_prompt(self.model.tokenizer, artifact.prompt, context)
-        passes = bound.plans(rules or (artifact.scoring,), frozenset(chosen), legal_mass)
-        check_window(self.model, len(prompt), max(plans[0].deepest for plans in passes))
-        scores, counts = run_passes(self.model.prefixes, artifact, prompt, passes)
-        band = drift_band(self.model.language.dtype)
-        results: dict[str, Result] = {}
-        for rule, of_field in scores.items():
-            corrections = bound.calibrated.under(rule) if calibrated and temperature is None else {}
-            answers = tuple(
-                decide(
-                    artifact.fields[index],
-                    of_field[index],
-                    heat,
-                    upper_bound=rule == "identify",
-                    band=band,
-                    correction=corrections.get(artifact.fields[index].name, ""),
-                )
-                for index in chosen
-            )
-            results[rule] = self._result(
-                artifact, context, answers, rule, heat, counts, len(prompt), warnings, started
-            )
-        return results
+        asked = self._ask(fields, rules or (), temperature, legal_mass, prune, calibrated=calibrated)
+        prompt = asked.prompt(context)
+        prefixes, artifact = self.model.prefixes, asked.bound.artifact
+        if prune is None:
+            scores, counts = run_passes(prefixes, artifact, prompt, asked.passes)
+        else:
+            plans = [plan for (plan,) in asked.passes]
+            weighings = asked.weighings(plans[0].rule)
+            scores, counts = run_pruned(prefixes, artifact, prompt, plans, weighings, prune)
+        return {
+            rule: asked.result(context, prompt, rule, of_field, counts, started)
+            for rule, of_field in scores.items()
+        }
 
-    def _result(
+    def _ask(
         self,
-        artifact: Artifact,
-        context: str,
-        answers: tuple[FieldResult, ...],
-        rule: str,
-        temperature: float,
-        counts: Counts,
-        prompt: int,
-        refused: tuple[str, ...],
-        started: float,
-    ) -> Result:
-        cut = artifact.prompt
-        warnings = ["uncalibrated"] if any(a.calibration is None for a in answers) else []
-        if any(a.calibration_dropped for a in answers):
-            warnings.append("calibration_dropped")
-        warnings += refused
-        if not context.strip():
-            warnings.append("empty_context")
-        if self.model.language.window is None:
-            warnings.append("window_unknown")
-        return Result(
-            answers=answers,
-            schema_fields=tuple(field.name for field in artifact.fields),
-            scoring=rule,
-            temperature=temperature,
-            model=self.model.name,
-            artifact_digest=artifact.digest,
-            elapsed_ms=(perf_counter() - started) * 1000,
-            prefill_ms=counts.prefill_ms,
-            suffix_eval_ms=counts.tree_ms,
-            forward_passes=counts.forwards,
-            sequential_forward_passes=counts.sequential,
-            head_cached=counts.cached,
-            nodes=counts.nodes,
-            positions=counts.positions,
-            kv_bytes=counts.kv_bytes,
-            kv_added=counts.kv_added,
-            kv_copied=counts.kv_copied,
-            context_tokens=prompt - len(cut.head) - len(cut.tail),
-            warnings=tuple(warnings),
-        )
+        fields: str | tuple[str, ...] | None,
+        rules: tuple[str, ...],
+        temperature: float | None,
+        legal_mass: bool,
+        prune: float | None = None,
+        *,
+        calibrated: bool,
+    ) -> Asked:
+        """On the owner thread: what is asked of what is current; no rule is the artifact's."""
+        bound, refused = self._source.current()
+        chosen = bound.chosen(fields)
+        passes = bound.plans(rules or (bound.artifact.scoring,), frozenset(chosen), legal_mass)
+        calibrated = calibrated and temperature is None
+        warnings = (*refused, *self._restore_head(bound.artifact))
+        return Asked(self.model, bound, warnings, chosen, passes, temperature, calibrated, prune)
 
 
 @overload
@@ -301,6 +332,7 @@ def load(
     *,
     reload: Literal[False] = False,
     calibration: bool = True,
+    head_cache: bool | None = None,
 ) -> Engine: ...
 
 
@@ -311,6 +343,7 @@ def load(
     *,
     reload: bool,
     calibration: bool = True,
+    head_cache: bool | None = None,
 ) -> Engine | Any: ...
 
 
@@ -320,6 +353,7 @@ def load(
     *,
     reload: bool = False,
     calibration: bool = True,
+    head_cache: bool | None = None,
 ) -> Engine | Engines:
     """An engine for an artifact file, on the model it names or on another with the same tokenizer.
 
@@ -328,7 +362,13 @@ def load(
     With `reload` the engine follows both files: what is new in them answers the requests that start after,
     once it is checked; a missing artifact, and a damaged or mismatching file, leaves the old ones in use
     and is reported once, in the log and in a result's `warnings`. A folder, with `reload` only, gives an
-    `Engines`. Raises ArtifactError (FingerprintMismatchError, LogitsWidthError), CalibrationError,
+    `Engines`.
+
+    Keys and values of the head are read from the user's cache where they are there, and written there where
+    computing them here took long; requests only read. Not with `head_cache` False, nor with None and
+    PCDC_HEAD_CACHE=0 in the environment.
+
+    Raises ArtifactError (FingerprintMismatchError, LogitsWidthError), CalibrationError,
     ModelNotFoundError, HubUnreachableError, ModelNotSupportedError, ContextTooLongError.
     """
     try:
@@ -338,7 +378,7 @@ def load(
             "artifact", f"is {_kind(path)}, not a path", help="name a file that `pcdc build` wrote"
         ) from None
     if reload and path.is_dir():
-        return Engines(path, partial(_follow, model, calibration))
+        return Engines(path, partial(_follow, model, calibration, head_cache))
     file = ArtifactFile(path, calibration=calibration)
     pair = file.read()
     return Engine(
@@ -346,12 +386,25 @@ def load(
         _model_for(pair.artifact, model),
         calibration=pair.calibration,
         file=file if reload else None,
+        heads=head_files(head_cache),
     )
 
 
-def _follow(model: str | Path | LoadedModel | None, calibration: bool, pair: Pair, path: Path) -> Engine:
+def _follow(
+    model: str | Path | LoadedModel | None,
+    calibration: bool,
+    head_cache: bool | None,
+    pair: Pair,
+    path: Path,
+) -> Engine:
     file = ArtifactFile(path, pair.artifact.name, calibration=calibration)
-    return Engine(pair.artifact, _model_for(pair.artifact, model), file=file, prefill=False)
+    return Engine(
+        pair.artifact,
+        _model_for(pair.artifact, model),
+        file=file,
+        heads=head_files(head_cache),
+        prefill=False,
+    )
 
 
 def _model_for(artifact: Artifact, model: str | Path | LoadedModel | None) -> LoadedModel:

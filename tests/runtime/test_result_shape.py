@@ -34,6 +34,7 @@ ADDED = {
     "kv_added",
     "kv_copied",
     "context_tokens",
+    "contexts",
     "warnings",
 }
 ARTIFACT = make_artifact(
