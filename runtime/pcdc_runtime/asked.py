@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 class Asked:
     """The fields `chosen` in the order asked, under the rules that `passes` has plans for.
 
-    `temperature` None is the artifact's, `prune` None evaluates every form. `refused` is a warning where the artifact's file is.
+    `temperature` None is the artifact's, `prune` None evaluates every form. `refused` is a warning where the
+    artifact's file is.
     """
 
     model: LoadedModel

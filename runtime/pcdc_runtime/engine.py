@@ -130,8 +130,8 @@ class Engine:
     ) -> Future[Result]:
         """Queue what `run` does.
 
-        Faults of `context`, `scoring`, `temperature` and `prune`, and a field that is no text, are raised here,
-        all others by the future.
+        Faults of `context`, `scoring`, `temperature` and `prune`, and a field that is no text, are raised
+        here, all others by the future.
         """
         return self.model.submit(self._job(context, fields, scoring, temperature, legal_mass, prune))
 

@@ -168,6 +168,13 @@ class ThresholdError(PcdcError, ValueError):
     title = "threshold out of range"
 
 
+class PruningError(PcdcError, ValueError):
+    """A pruning bound must lie between 0 and 1, and goes with some scoring rules only."""
+
+    code = "PCDC709"
+    title = "pruning not possible"
+
+
 def did_you_mean(given: Iterable[str], known: Iterable[str]) -> str:
     """The help that names the known names nearest to those given, "" where none is near."""
     by_spelling = {name.casefold(): name for name in known}

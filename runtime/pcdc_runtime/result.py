@@ -36,6 +36,13 @@ class FieldResult:
     and the runner-up would have to move towards each other to change the answer: their difference, plus
     temperature times difference of their biases where a calibration has some (inf where every other choice
     has probability 0). `log_scores` are raw, in declaration order.
+
+    Where pruning was on, `pruned` counts the choices that have a surface form which was not evaluated. Their
+    `log_scores` are those of their other forms, -inf where there is none, and `distribution` is made from
+    these: no probability in it is further than `prune_bound` from what all forms would give, nor do the left
+    out ones have more than that together. The winner is the same. `margin` is then the least that it can
+    be, and legal mass lies between `legal_mass` and `legal_mass + legal_mass_slack` (under `identify`, its
+    upper bound does).
     """
 
     name: str
@@ -50,6 +57,9 @@ class FieldResult:
     log_scores: tuple[float, ...] = field(repr=False)
     calibration: AppliedCalibration | None = None
     calibration_dropped: str = ""
+    pruned: int = 0
+    prune_bound: float = 0.0
+    legal_mass_slack: float = 0.0
 
     def _telemetry(self) -> dict[str, Any]:
         return {
@@ -61,6 +71,9 @@ class FieldResult:
             "margin": self.margin if math.isfinite(self.margin) else None,
             "tie": self.tie,
             "near_tie": self.near_tie,
+            "pruned": self.pruned,
+            "prune_bound": self.prune_bound,
+            "legal_mass_slack": self.legal_mass_slack,
             "calibration": self._calibration(),
         }
 
@@ -90,6 +103,7 @@ class Result:
     moment needed, `kv_added` those of them that this request computed, `kv_copied` those that were moved
     because a buffer grew.
     `contexts` is how many texts shared the passes; `run_many` says which counts and times are then theirs.
+    `pruning` is the bound that was given, None where every choice was evaluated.
     `schema_fields` names all fields of the artifact, also those that were not asked for.
     Times are in milliseconds on the owner thread, without the wait for it. `temperature` is that of the
     fields that no calibration was applied to.
@@ -115,6 +129,7 @@ class Result:
     context_tokens: int
     warnings: tuple[str, ...]
     contexts: int = 1
+    pruning: float | None = None
 
     def __repr__(self) -> str:
         values = shortened([f"{name!r}: {value!r}" for name, value in self.values.items()])
@@ -192,6 +207,7 @@ class Result:
             "field_telemetry": {a.name: a._telemetry() for a in self.answers},
             "scoring": self.scoring,
             "temperature": self.temperature,
+            "pruning": self.pruning,
             "model": self.model,
             "artifact_digest": self.artifact_digest,
             "forward_passes": self.forward_passes,

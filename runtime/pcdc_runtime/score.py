@@ -46,11 +46,48 @@ class Reads:
 
 
 @dataclass(frozen=True, eq=False)
+class Dropped:
+    """What pruning left out of a field's scores.
+
+    `most` are the log scores that the choices have at most, `choices` counts those with a form that was not
+    evaluated, `bound` limits what their left out forms have of the probability, `mass` of the legal mass.
+    """
+
+    most: Floats
+    choices: int
+    bound: float
+    mass: float
+
+
+@dataclass(frozen=True, eq=False)
 class FieldScores:
-    """One field's log scores, one per choice in declaration order, and its legal mass or None."""
+    """One field's log scores, one per choice in declaration order, and its legal mass or None.
+
+    Both are of the evaluated forms alone; `dropped` is None where that is all of them.
+    """
 
     log_score: Floats
     legal_mass: float | None
+    dropped: Dropped | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Weighing:
+    """How the log scores of a field become weights: divided by the temperature, then `bias` nats added."""
+
+    temperature: float
+    bias: Floats
+
+    @classmethod
+    def of(cls, choices: int, temperature: float, correction: Correction | str) -> Weighing:
+        """That of a correction, or of a temperature where there is none."""
+        if not isinstance(correction, Correction):
+            return cls(temperature, np.zeros(choices))
+        return cls(correction.temperature, np.array(correction.bias or [0.0] * choices))
+
+    def level(self, log_score: Floats) -> Floats:
+        """The scores with their biases, in the unit of raw scores: what the choices are ordered by."""
+        return log_score + self.temperature * self.bias
 
 
 def drift_band(dtype: str) -> float:
@@ -130,10 +167,7 @@ def weigh(plan: Plan, reads: Reads, fields: Sequence[CompiledField]) -> list[Fie
 
     Raises ScoreError naming the field where a score is NaN or +inf, or every choice has probability zero.
     """
-    joint = None
-    if reads.vocabulary is not None:
-        usable = np.where(np.isfinite(reads.vocabulary), reads.vocabulary, np.nan)
-        joint = reads.pick - usable[plan.pick_row]
+    joint = None if reads.vocabulary is None else in_vocabulary(plan, reads.pick, reads.vocabulary)
     scored = _among_options(plan, reads.pick) if plan.rule == "trie" else joint
     assert scored is not None
     score = _choice_scores(plan.score, scored)
@@ -142,12 +176,18 @@ def weigh(plan: Plan, reads: Reads, fields: Sequence[CompiledField]) -> list[Fie
     for position, index in enumerate(plan.fields):
         where = slice(plan.field_offset[position], plan.field_offset[position + 1])
         name = fields[index].name
-        _check_scores(name, score[where])
+        check_scores(name, score[where])
         if mass is not None:
-            _check_scores(name, mass[where])
+            check_scores(name, mass[where])
         total = None if mass is None else min(1.0, float(np.exp(mass[where]).sum()))
         results.append(FieldScores(score[where], total))
     return results
+
+
+def in_vocabulary(plan: Plan, pick: Floats, vocabulary: Floats) -> Floats:
+    """Log-probability of each pick among all tokens; NaN where its row has none."""
+    usable = np.where(np.isfinite(vocabulary), vocabulary, np.nan)
+    return pick - usable[plan.pick_row]
 
 
 def _among_options(plan: Plan, pick: Floats) -> Floats:
@@ -155,7 +195,7 @@ def _among_options(plan: Plan, pick: Floats) -> Floats:
     chosen = np.flatnonzero(plan.group >= 0)
     chosen = chosen[np.argsort(plan.group[chosen], kind="stable")]
     groups, starts = np.unique(plan.group[chosen], return_index=True)
-    totals = _segment_logsumexp(pick[chosen], np.append(starts, len(chosen)))
+    totals = segment_logsumexp(pick[chosen], np.append(starts, len(chosen)))
     total = totals[np.searchsorted(groups, plan.group[chosen])]
     values = np.full(len(pick), -np.inf)
     with np.errstate(invalid="ignore"):
@@ -167,10 +207,10 @@ def _choice_scores(sums: Sums, value: Floats) -> Floats:
     forms = int(sums.choice_offset[-1])
     with np.errstate(invalid="ignore"):
         form = np.bincount(sums.form, weights=value[sums.pick], minlength=forms)
-    return _segment_logsumexp(form.astype(np.float64), sums.choice_offset)
+    return segment_logsumexp(form.astype(np.float64), sums.choice_offset)
 
 
-def _segment_logsumexp(value: Floats, offset: NDArray[np.integer[Any]]) -> Floats:
+def segment_logsumexp(value: Floats, offset: NDArray[np.integer[Any]]) -> Floats:
     """Log-sum-exp of each run `value[offset[i]:offset[i + 1]]`; no run is empty. NaN and +inf stay."""
     top = np.maximum.reduceat(value, offset[:-1])
     level = np.where(np.isfinite(top), top, 0.0)
@@ -179,7 +219,7 @@ def _segment_logsumexp(value: Floats, offset: NDArray[np.integer[Any]]) -> Float
         return np.log(total) + level
 
 
-def _check_scores(field: str, score: Floats) -> None:
+def check_scores(field: str, score: Floats) -> None:
     if np.isnan(score).any() or (score == np.inf).any():
         fact, limit = "got NaN or infinite logits from the model", "scores must be finite numbers"
     elif (score == -np.inf).all():
@@ -204,18 +244,16 @@ def decide(
     winner or the margin. A correction's temperature replaces it, and its bias is added after. The text of
     one that was dropped says why.
     """
-    raw = scores.log_score
-    level = raw
-    if isinstance(correction, Correction):
-        temperature = correction.temperature
-        if correction.bias:
-            # Biases in the unit of raw scores, so that the margin still compares with what those drift by.
-            level = raw + temperature * np.array(correction.bias)
+    raw, dropped = scores.log_score, scores.dropped
+    weighing = Weighing.of(len(raw), temperature, correction)
+    level = weighing.level(raw)
     order = sorted(range(len(raw)), key=lambda choice: -level[choice])
     with np.errstate(over="ignore"):
-        weight = np.exp((level - level[order[0]]) / temperature)
+        weight = np.exp((level - level[order[0]]) / weighing.temperature)
     prob = weight / weight.sum()
-    margin = float(level[order[0]] - level[order[1]])
+    # In the unit of raw scores, so that the margin compares with what those drift by.
+    most = level if dropped is None else weighing.level(dropped.most)
+    margin = float(level[order[0]] - max(most[choice] for choice in order[1:]))
     values: list[Value] = [candidate.value for candidate in field.candidates]
     return FieldResult(
         name=field.name,
@@ -230,4 +268,7 @@ def decide(
         log_scores=tuple(raw.tolist()),
         calibration=correction.applied if isinstance(correction, Correction) else None,
         calibration_dropped=correction if isinstance(correction, str) else "",
+        pruned=0 if dropped is None else dropped.choices,
+        prune_bound=0.0 if dropped is None else dropped.bound,
+        legal_mass_slack=0.0 if dropped is None or scores.legal_mass is None else dropped.mass,
     )

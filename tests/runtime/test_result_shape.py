@@ -24,6 +24,7 @@ SHAPE = {
 ADDED = {
     "scoring",
     "temperature",
+    "pruning",
     "model",
     "artifact_digest",
     "forward_passes",
