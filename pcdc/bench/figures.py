@@ -12,7 +12,7 @@ from pcdc_runtime.artifact import Artifact
 
 from .measured import Answer
 from .methods import ORACLE, Entry
-from .rounds import Taken, Tally
+from .rounds import Tally
 
 
 def figures(tally: Tally, entries: Sequence[Entry]) -> dict[str, Any]:
@@ -34,13 +34,9 @@ def figures(tally: Tally, entries: Sequence[Entry]) -> dict[str, Any]:
         "budget_seconds": tally.budget,
         "seconds": tally.seconds,
         "rounds": len(default),
-        "rows": [
-            _row(entry, tally.taken[entry.key], beside, judged, tally.many.get(entry.key))
-            for entry in entries
-            if entry.key in tally.taken
-        ],
-        "missing": _reasons(entries, tally.missing),
-        "left_out": _reasons(entries, tally.left_out),
+        "rows": [_row(entry.key, tally, beside, judged) for entry in entries if entry.key in tally.taken],
+        "missing": _reasons(entries, tally, tally.missing),
+        "left_out": _reasons(entries, tally, tally.left_out),
         "refused": None if tally.refused is None else str(tally.refused),
     }
 
@@ -57,35 +53,30 @@ def _size(artifact: Artifact) -> dict[str, Any]:
     }
 
 
-def _reasons(entries: Sequence[Entry], reasons: Mapping[str, str]) -> list[dict[str, str]]:
+def _reasons(entries: Sequence[Entry], tally: Tally, reasons: Mapping[str, str]) -> list[dict[str, str]]:
     return [
-        {"key": entry.key, "title": entry.title, "reason": reasons[entry.key]}
+        {"key": entry.key, "title": tally.titles.get(entry.key, entry.title), "reason": reasons[entry.key]}
         for entry in entries
         if entry.key in reasons
     ]
 
 
-def _row(
-    entry: Entry,
-    taken: Sequence[Taken],
-    beside: Mapping[int, float],
-    judged: Mapping[str, Answer],
-    many: float | None,
-) -> dict[str, Any]:
+def _row(key: str, tally: Tally, beside: Mapping[int, float], judged: Mapping[str, Answer]) -> dict[str, Any]:
+    taken = tally.taken[key]
     answers = [one.answer for one in taken]
     ratios = [one.answer.ms / beside[one.round] for one in taken if one.round in beside]
     ms = spread([answer.ms for answer in answers])
     counts = ("passes", "forwards", "positions", "kv_bytes", "kv_copied", "tokens")
     return {
-        "key": entry.key,
-        "title": entry.title,
+        "key": key,
+        "title": tally.titles[key],
         "rounds": len(taken),
         "ms": ms,
         "ratio": spread(ratios) if ratios else None,
         **{name: statistics.median_low(getattr(answer, name) for answer in answers) for name in counts},
         "valid": {"yes": sum(answer.values is not None for answer in answers), "of": len(answers)},
         "agreement": _agreement([(one.answer, judged[one.text]) for one in taken if one.text in judged]),
-        "per_second": {"one": 1000 / ms["median"], "many": many},
+        "per_second": {"one": 1000 / ms["median"], "many": tally.many.get(key)},
     }
 
 

@@ -17,6 +17,7 @@ from .ours import maker as ours
 if TYPE_CHECKING:
     from pcdc_runtime.loaded import LoadedModel
 
+FREE, GUIDED, ORACLE = "free", "llguidance", "oracle"
 WIDTH = 20
 """How many positions in one forward take about as long as a forward of one."""
 
@@ -35,21 +36,18 @@ def entries() -> tuple[Entry, ...]:
     """All methods, in the order of the table."""
     return (
         *(Entry(way.key, way.title, ours(way), _steps_of(way)) for way in WAYS),
-        Entry("free", "writes JSON, free, head warm", _written(constrained=False), _written_tokens),
+        Entry(FREE, "writes JSON, free, head warm", _written(constrained=False), _written_tokens),
         Entry(
-            "llguidance",
+            GUIDED,
             "writes JSON, llguidance, forced tokens at once, head warm",
             _written(constrained=True),
             lambda artifact: 2.0 * len(artifact.fields) + 2,
         ),
         Entry("pcd-rlcd", "pcd-rlcd, the published engine", _from("published"), _per_field),
-        Entry("rows", "a row per field, KV copied, head warm", _from("rows"), _per_field),
-        Entry("oracle", "log-likelihood per choice, KV copied, head warm (oracle)", _from("oracle"), _rows),
+        Entry("rows", "a row per field on copied KV, head warm", _from("rows"), _per_field),
+        Entry("branches", "a row per trie branch on copied KV, head warm", _from("branches"), _rows),
+        Entry(ORACLE, "per-choice log-likelihood, KV copied per row, head warm", _from("oracle"), _rows),
     )
-
-
-ORACLE = "oracle"
-FREE, GUIDED = "free", "llguidance"
 
 
 def _steps_of(way: Way) -> Callable[[Artifact], float]:

@@ -59,21 +59,18 @@ def _figure(
     axes: Axes = figure.add_subplot()
     looks = zip(cycle(COLOURS), cycle(MARKERS), cycle(LINES), strict=False)
     for entry, (colour, marker, line) in zip(entries, looks, strict=False):
-        points = [
-            (value, row["ms"])
-            for value, place in measured
-            for row in place["rows"]
-            if row["key"] == entry.key
-        ]
-        if not points:
+        rows = [(value, row) for value, place in measured for row in place["rows"] if row["key"] == entry.key]
+        if not rows:
             continue
         is_default = entry is entries[0]
-        x = [value for value, _ in points]
-        y = [ms["median"] for _, ms in points]
-        below = [ms["median"] - ms["lower"] for _, ms in points]
-        above = [ms["upper"] - ms["median"] for _, ms in points]
+        x, times = [value for value, _ in rows], [row["ms"] for _, row in rows]
+        y = [ms["median"] for ms in times]
+        reach = [
+            [m - ms["lower"] for m, ms in zip(y, times, strict=True)],
+            [ms["upper"] - m for m, ms in zip(y, times, strict=True)],
+        ]
         axes.errorbar(
-            x, y, yerr=[below, above], color=colour, marker=marker, linestyle=line, label=entry.title,
+            x, y, yerr=reach, color=colour, marker=marker, linestyle=line, label=rows[0][1]["title"],
             linewidth=2.6 if is_default else 1.3, markersize=7 if is_default else 5, capsize=3,
             elinewidth=1, zorder=3 if is_default else 2,
         )  # fmt: skip

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from pcdc_runtime.errors import PcdcError
+from pcdc_runtime.errors import PcdcError, sentence
 
 from .measured import Answer, ManyMethod, Method
 from .methods import GUIDED, WIDTH, Entry
@@ -49,12 +49,14 @@ class Tally:
     """What was measured at one place so far. `budget` and `seconds` are times of the wall.
 
     `missing` and `left_out` say by method why it was not measured: it cannot be, or there was no time for
-    it. `many` are requests per second, answered together. `refused` is why nothing could be measured.
+    it. `many` are requests per second, answered together. `titles` are those of the methods that were made,
+    `refused` is why nothing could be measured.
     """
 
     place: Place
     budget: float
     scenario: Scenario | None = None
+    titles: dict[str, str] = field(default_factory=dict)
     taken: dict[str, list[Taken]] = field(default_factory=dict)
     many: dict[str, float] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
@@ -114,7 +116,7 @@ class _Bench:
         default = self._entries[0]
         for number in range(MAX_ROUNDS):
             ran = [self._turn(entry, number) for entry in self._order(number)]
-            alone = sum(ran) <= 1 and number > 0 and len(self._entries) > 1
+            alone = sum(ran) <= 1 and number > 1 and len(self._entries) > 1
             if alone or self._spent() + 2 * self._cost.get(default.key, 0) > 0.85 * self._tally.budget:
                 break
         for key, method in self._methods.items():
@@ -158,8 +160,7 @@ class _Bench:
             if key == default:
                 raise
             # A baseline is other people's program: whatever it raises, the others are still measured.
-            told = str(error) if isinstance(error, PcdcError) else f"{type(error).__name__}: {error}"
-            self._tally.missing[key] = told
+            self._tally.missing[key] = _told(error)
             return False
         self._tally.left_out.pop(key, None)
         self._tally.taken.setdefault(key, []).append(Taken(number, text, answer))
@@ -168,7 +169,8 @@ class _Bench:
         return True
 
     def _make(self, entry: Entry, *, warm: bool) -> None:
-        self._methods[entry.key] = entry.make(self._artifact, self._loaded)
+        method = self._methods[entry.key] = entry.make(self._artifact, self._loaded)
+        self._tally.titles[entry.key] = method.title
         if not warm:
             return
         self._answer(entry.key, self._warming)
@@ -203,3 +205,10 @@ class _Bench:
 
     def _tokens(self, text: str) -> int:
         return context_tokens(self._loaded.tokenizer, self._artifact, text)
+
+
+def _told(error: Exception) -> str:
+    """Why a method is missing, in one line."""
+    if not isinstance(error, PcdcError):
+        return f"{type(error).__name__}: {error}"
+    return "; ".join(part for part in (sentence(error.subject, error.fact, error.limit), error.help) if part)

@@ -84,7 +84,7 @@ def compile_point(point: Point, target: Target) -> tuple[Artifact, tuple[str, ..
     is too long for the model.
     """
     draw = random.Random(f"{point}")
-    labels = _Labels(target.tokenizer, draw)
+    labels = Labels(target.tokenizer, draw)
     fields = tuple(
         Field(
             f"q{number}",
@@ -100,7 +100,7 @@ def compile_point(point: Point, target: Target) -> tuple[Artifact, tuple[str, ..
     lengths = {len(c.ids) for field in artifact.fields for c in field.candidates}
     if lengths != {point.length}:
         raise _not_made(f"labels of {point.length} tokens: these take {sorted(lengths)}")
-    return artifact, tuple(_text(target.tokenizer, artifact, point.context, draw) for _ in range(TEXTS))
+    return artifact, tuple(text_of(target.tokenizer, artifact, point.context, draw) for _ in range(TEXTS))
 
 
 def context_tokens(tokenizer: Tokenizer, artifact: Artifact, text: str) -> int:
@@ -109,7 +109,7 @@ def context_tokens(tokenizer: Tokenizer, artifact: Artifact, text: str) -> int:
     return len(assemble_prompt(tokenizer, cut, text)) - len(cut.head) - len(cut.tail)
 
 
-class _Labels:
+class Labels:
     """Draws labels of whole words where the vocabulary has such, of letters where it has not."""
 
     def __init__(self, tokenizer: Tokenizer, draw: random.Random) -> None:
@@ -123,7 +123,10 @@ class _Labels:
         self._words, self._joint = (words, " ") if words else (plain, "")
 
     def draw(self, name: str, point: Point) -> list[str]:
-        """Distinct labels for the field of that name, the first two with different first tokens."""
+        """Distinct labels for the field of that name, the first two with different first tokens.
+
+        Raises TokenizerError where the vocabulary does not give enough.
+        """
         opening = f'{{"{name}": "'
         before = encode_text(self._tokenizer, opening)
         found: dict[str, int] = {}
@@ -140,8 +143,8 @@ class _Labels:
         return list(found)
 
 
-def _text(tokenizer: Tokenizer, artifact: Artifact, wanted: int, draw: random.Random) -> str:
-    """A text of exactly so many tokens."""
+def text_of(tokenizer: Tokenizer, artifact: Artifact, wanted: int, draw: random.Random) -> str:
+    """A text of exactly so many tokens. Raises TokenizerError where none is found."""
 
     def missing(text: str) -> int:
         return wanted - context_tokens(tokenizer, artifact, text)
