@@ -89,22 +89,21 @@ def run(options: Options, watch: Watch, show: Show, begin: Callable[[str], None]
     with open_model(name) as loaded:
         machine = describe(loaded)
         begin(line(machine))
-        for number, place in enumerate(places):
-            left = until - perf_counter()
-            tally = Tally(place, max(0.0, left * place.weight / sum(p.weight for p in places[number:])))
-            try:
-                if left > 0:
-                    measure(tally, loaded, methods, watch)
-            except KeyboardInterrupt as interrupt:
-                ended_by = interrupt
-            if tally.refused is not None and place.point is None:
-                # A point of the sweep may be too large for a model; a scenario was asked for.
-                problems += _diagnostics(tally.refused)
-            if ended_by is None or tally.taken:
-                done.append(figures(tally, methods))
-                show(done[-1])
-            if ended_by is not None:
-                break
+        try:
+            for number, place in enumerate(places):
+                left = until - perf_counter()
+                tally = Tally(place, max(0.0, left * place.weight / sum(p.weight for p in places[number:])))
+                try:
+                    if left > 0:
+                        measure(tally, loaded, methods, watch)
+                finally:
+                    done.append(figures(tally, methods))
+                    if tally.refused is not None and place.point is None:
+                        # A point of the sweep may be too large for a model; a scenario was asked for.
+                        problems += _diagnostics(tally.refused)
+                    show(done[-1])
+        except KeyboardInterrupt as interrupt:
+            ended_by = interrupt
     report = {
         "machine": machine,
         "minutes": options.minutes,

@@ -1,0 +1,182 @@
+"""`pcdc bench` from the command line, on a tiny model."""
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+from command_line import ENVIRONMENT, PROGRAM
+
+from pcdc.bench.methods import entries
+
+TEXT = "The invoice of May is wrong, and nobody answers."
+
+
+def strict(text):
+    """JSON as every reader takes it: no NaN, no infinity."""
+    return json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+
+
+@pytest.fixture
+def ticket(tmp_path):
+    file = tmp_path / "ticket.txt"
+    file.write_text(TEXT, encoding="utf-8")
+    return file
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory, artifact, tiny):
+    """One scenario of the user's and one axis, measured once as JSON and with files."""
+    from typer.testing import CliRunner
+
+    from pcdc.cli import app
+
+    folder = tmp_path_factory.mktemp("bench")
+    (folder / "ticket.txt").write_text(TEXT, encoding="utf-8")
+    call = ["bench", "--scenario", artifact, "--context", folder / "ticket.txt", "--sweep", "length"]
+    call += ["--model", tiny, "--minutes", "0.4", "--json", "--out", folder / "out"]
+    done = CliRunner().invoke(app, [str(part) for part in call])
+    assert done.exit_code == 0, done.output
+    return done, folder / "out"
+
+
+def test_json_is_strict_and_alone_on_stdout(measured):
+    done, out = measured
+    report = strict(done.stdout)
+    assert report == strict((out / "bench.json").read_text(encoding="utf-8"))
+    assert report["interrupted"] is False
+    assert report["machine"]["dtype"] == "float32"
+    assert "note: " in done.stderr
+
+
+def test_every_method_is_a_row_or_named_with_a_reason(measured):
+    wanted = {entry.key for entry in entries()}
+    for place in strict(measured[0].stdout)["places"]:
+        named = [row["key"] for kind in ("rows", "missing", "left_out") for row in place[kind]]
+        assert sorted(named) == sorted(wanted)
+        assert place["rows"][0]["key"] == "ours-joint-warm"
+        assert all(one["reason"] for kind in ("missing", "left_out") for one in place[kind])
+
+
+def test_joint_agrees_with_the_oracle_in_every_field(measured):
+    agreements = {
+        row["key"]: row["agreement"]
+        for place in strict(measured[0].stdout)["places"]
+        for row in place["rows"]
+        if row["key"].startswith("ours-joint") and row["agreement"]
+    }
+    assert "ours-joint-warm" in agreements
+    for agreement in agreements.values():
+        assert agreement["same"] == agreement["of"] > 0
+        assert agreement["largest_difference"] < 1e-3
+
+
+def test_an_axis_is_drawn_as_png_and_svg_with_its_units(measured):
+    _, out = measured
+    assert {file.name for file in out.iterdir()} == {"bench.json", "latency-length.png", "latency-length.svg"}
+    assert (out / "latency-length.png").read_bytes().startswith(b"\x89PNG")
+    svg = (out / "latency-length.svg").read_text(encoding="utf-8")
+    for text in ("tokens of a candidate", "milliseconds", "ours, joint, no pruning, head warm"):
+        assert text in svg
+
+
+def test_the_terminal_shows_the_references_lines_and_the_table(pcdc, artifact, tiny, ticket):
+    done = pcdc("bench", "--scenario", artifact, "--context", ticket, "--model", tiny, "--minutes", "0.2")
+    assert done.exit_code == 0, done.output
+    lines = done.stdout.splitlines()
+    assert "float32 on " in lines[0]
+    assert any(line.startswith("  Parallel       :") for line in lines)
+    assert any(line.startswith("  SPEEDUP: ") and "over " in line for line in lines)
+    (header,) = (number for number, line in enumerate(lines) if line.startswith("method "))
+    assert lines[header + 1].startswith("ours, joint, no pruning, head warm")
+
+
+def test_a_baseline_that_cannot_be_imported_is_named(pcdc, artifact, tiny, ticket, monkeypatch):
+    monkeypatch.setitem(sys.modules, "llguidance", None)
+    done = pcdc("bench", "--scenario", artifact, "--context", ticket, "--model", tiny, "--minutes", "0.2")
+    assert done.exit_code == 0, done.output
+    (line, _) = (line for line in done.stdout.splitlines() if line.startswith("  missing: writes JSON"))
+    assert "llguidance cannot be imported" in line
+
+
+def test_a_definition_is_compiled_for_the_model(pcdc, tiny, ticket, tmp_path):
+    definition = tmp_path / "mail.json"
+    definition.write_text(json.dumps({"urgent": {"type": "boolean", "description": "Is it?"}}), "utf-8")
+    call = ("bench", "--scenario", definition, "--context", ticket, "--model", tiny, "--minutes", "0.1")
+    done = pcdc(*call, "--json")
+    assert done.exit_code == 0, done.output
+    (place,) = strict(done.stdout)["places"]
+    assert place["schema"]["name"] == "mail"
+
+
+def test_a_definition_with_mistakes_is_told_with_their_places(pcdc, tiny, ticket, tmp_path):
+    definition = tmp_path / "bad.json"
+    definition.write_text(json.dumps({"urgent": {"type": "enum", "description": "Is it?"}}), "utf-8")
+    done = pcdc("bench", "--scenario", definition, "--context", ticket, "--model", tiny)
+    assert done.exit_code == 1
+    assert "bad.json:1:" in done.stderr
+
+
+def test_a_text_that_is_too_long_is_told(pcdc, artifact, tiny, ticket):
+    ticket.write_text("word " * 5000, encoding="utf-8")
+    done = pcdc("bench", "--scenario", artifact, "--context", ticket, "--model", tiny, "--minutes", "0.2")
+    assert done.exit_code == 1
+    assert "PCDC701" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (("--scenario", "nowhere.json"), "is no file and none of the shipped"),
+        (("--scenario", ""), "the path is empty"),
+        (("--context", "ticket.txt"), "it goes with --scenario PATH"),
+        (("--sweep", "breadth"), "is no axis"),
+        (("--sweep", ","), "is no axis"),
+        (("--minutes", "nan"), "Invalid value for '--minutes'"),
+        (("--minutes", "0"), "Invalid value for '--minutes'"),
+        (("--out", ""), "the path is empty"),
+        (("--model", "no-such-model"), "PCDC401"),
+    ],
+)
+def test_what_cannot_be_measured_exits_2_before_anything_is_loaded(pcdc, call, told):
+    done = pcdc("bench", *call)
+    assert done.exit_code == 2
+    assert told in " ".join(done.output.replace("│", " ").split())
+
+
+def test_a_scenario_of_ones_own_needs_a_text(pcdc, artifact):
+    done = pcdc("bench", "--scenario", artifact)
+    assert done.exit_code == 2
+    assert "give --context" in " ".join(done.output.replace("│", " ").split())
+
+
+def test_files_that_cannot_be_written_are_told_after_the_figures(pcdc, artifact, tiny, ticket, tmp_path):
+    (tmp_path / "taken").write_text("a file")
+    call = ("bench", "--scenario", artifact, "--context", ticket, "--model", tiny, "--minutes", "0.1")
+    done = pcdc(*call, "--out", tmp_path / "taken")
+    assert done.exit_code == 2
+    assert "PCDC712" in done.stderr
+    assert "Parallel" in done.stdout
+
+
+def test_an_interrupt_prints_what_was_measured_and_exits_130(artifact, tiny, ticket, tmp_path):
+    out = tmp_path / "out"
+    call = ["bench", "--scenario", artifact, "--context", ticket, "--model", tiny, "--sweep", "all"]
+    command = [*PROGRAM, *map(str, call), "--minutes", "60", "--out", str(out)]
+    with subprocess.Popen(
+        command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        for line in process.stdout:
+            if line.startswith("  Parallel"):
+                break
+        process.send_signal(signal.SIGINT)
+        # Not `communicate`: what the loop above has read ahead would be lost.
+        rest, errors = process.stdout.read(), process.stderr.read()
+    assert process.returncode == 130, errors
+    assert "interrupted" in errors
+    assert "Traceback" not in errors
+    report = strict((out / "bench.json").read_text(encoding="utf-8"))
+    assert report["interrupted"] is True
+    assert report["places"][0]["rows"]
+    assert "method " in rest
