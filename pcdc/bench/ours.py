@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from pcdc_runtime.artifact import Artifact
+from pcdc_runtime.artifact import Artifact, Value
+from pcdc_runtime.errors import PcdcError
 
 from .measured import Answer, Method
 
@@ -19,19 +20,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Way:
-    """What is changed: the rule, no head KV, fields one after another."""
+    """What is changed: the rule, the bound of pruning, no head KV, fields one after another."""
 
     key: str
     title: str
     rule: str = "joint"
+    prune: float | None = None
     cold: bool = False
     one_by_one: bool = False
 
+
+BOUND = 1e-4
+"""Of pruning, where it is on."""
 
 DEFAULT = Way("ours-joint-warm", "ours, joint, no pruning, head warm")
 WAYS = (
     DEFAULT,
     Way("ours-identify-warm", "ours, identify, no pruning, head warm", rule="identify"),
+    Way("ours-joint-pruned", f"ours, joint, pruning {BOUND:g}, head warm", prune=BOUND),
     Way("ours-joint-cold", "ours, joint, no pruning, head cold", cold=True),
     Way("ours-joint-fields", "ours, joint, no pruning, head warm, fields one by one", one_by_one=True),
 )
@@ -45,6 +51,7 @@ class Ours:
 
         self.key, self.title = way.key, way.title
         self._way = way
+        # No head files: a cold head is one that has to be computed.
         self._engine: Engine = Engine(artifact, loaded.share())
 
     def answer(self, context: str) -> Answer:
@@ -54,12 +61,25 @@ class Ours:
             hold(engine.artifact, engine.model, 0)
         names: list[str | None] = [f.name for f in engine.artifact.fields] if way.one_by_one else [None]
         started = perf_counter()
-        results = [engine.run(context, fields=name, scoring=way.rule, temperature=1.0) for name in names]
-        return _answer(results, (perf_counter() - started) * 1000, scores=way.rule == "joint")
+        results = [
+            engine.run(context, fields=name, scoring=way.rule, temperature=1.0, prune=way.prune)
+            for name in names
+        ]
+        whole = way.rule == "joint" and way.prune is None
+        return _answer(results, (perf_counter() - started) * 1000, scores=whole)
 
     def close(self) -> None:
         """Give the model back."""
         self._engine.close()
+
+
+class OursTogether(Ours):
+    """Answers many requests as one forest as well."""
+
+    def answer_many(self, contexts: Sequence[str]) -> list[dict[str, Value] | None]:
+        """The values for each context."""
+        found = self._engine.run_many(contexts, scoring=self._way.rule, temperature=1.0)
+        return [None if isinstance(one, PcdcError) else one.values for one in found]
 
 
 def hold(artifact: Artifact, loaded: LoadedModel, tokens: int) -> None:
@@ -78,7 +98,9 @@ def hold(artifact: Artifact, loaded: LoadedModel, tokens: int) -> None:
 
 def maker(way: Way) -> Callable[[Artifact, LoadedModel], Method]:
     """What makes the method of a way."""
-    return lambda artifact, loaded: Ours(way, artifact, loaded)
+    alone = way.cold or way.one_by_one or way.prune is not None
+    kind = Ours if alone else OursTogether
+    return lambda artifact, loaded: kind(way, artifact, loaded)
 
 
 def _answer(results: list[Result], ms: float, *, scores: bool) -> Answer:

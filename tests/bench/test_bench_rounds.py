@@ -268,7 +268,17 @@ def test_ours_answers_alike_however_it_is_asked(ways):
         for name, scores in default.log_scores.items():
             assert answers[key].log_scores[name] == pytest.approx(scores)
     assert answers["ours-joint-fields"].passes > default.passes
-    assert answers["ours-identify-warm"].log_scores is None
+    assert answers["ours-joint-pruned"].values == default.values
+    for key in ("ours-identify-warm", "ours-joint-pruned"):
+        # What they score is not whole choices: beside the oracle's it would say nothing.
+        assert answers[key].log_scores is None
+
+
+def test_ours_answers_many_as_it_answers_one(ways):
+    made, _ = ways
+    for key in ("ours-joint-warm", "ours-identify-warm"):
+        together = made[key].answer_many(CONTEXTS)
+        assert together == [made[key].answer(text).values for text in CONTEXTS]
 
 
 def test_the_entries_are_distinct_and_the_defaults_is_first():
