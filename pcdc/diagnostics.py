@@ -129,6 +129,7 @@ _CALL_ERRORS = (
     ("PCDC710", "input not readable"),
     ("PCDC711", "output not writable"),
     ("PCDC712", "report cannot be written"),
+    ("PCDC713", "output belongs to another run"),
 )
 _WARNINGS = (
     ("PCDC251", "field without a description"),

@@ -11,14 +11,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 import typer.core
 from pcdc_runtime.errors import ContextNotTextError, PcdcError
 
 from pcdc import __version__
-from pcdc.diagnostics import RULES, Diagnostic, SchemaError, from_error, render_text
+from pcdc.diagnostics import RULES, Diagnostic, SchemaError, from_error, render_text, visible
+
+if TYPE_CHECKING:
+    from pcdc_runtime.result import Result
 
 INTERRUPTED = 130
 TERMINATED = 143
@@ -33,7 +36,7 @@ class InputError(PcdcError):
 
 
 class OutputError(PcdcError):
-    """Stdout takes no output."""
+    """Stdout, or a file in its place, takes no output."""
 
     code = "PCDC711"
     title = "output not writable"
@@ -171,6 +174,18 @@ def put(text: str, end: str = "\n") -> None:
         raise OutputError(
             "stdout", f"cannot be written ({error.strerror})", help="make room, or send it elsewhere"
         ) from None
+
+
+def notes_of(result: Result, *, empty: bool = True) -> list[str]:
+    """What a result warns of, as notes; `empty` says whether one of them may be that its text is empty."""
+    # The table's last line says the first; the reasons of the second follow.
+    silent = {"uncalibrated", "calibration_dropped", *(() if empty else ("empty_context",))}
+    notes = [f"note: {warning}" for warning in result.warnings if warning not in silent]
+    dropped = {name: reason for name, one in result.fields.items() if (reason := one.calibration_dropped)}
+    for reason in dict.fromkeys(dropped.values()):
+        names = ", ".join(name for name, why in dropped.items() if why == reason)
+        notes.append(visible(f"note: calibration dropped for {names}: {reason}"))
+    return notes
 
 
 def print_json(data: object) -> None:

@@ -6,13 +6,23 @@ import logging
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
+from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from pcdc.diagnostics import visible
-
-from .common import ArtifactPath, Model, app, on_terminal, print_json, put, read_context
+from .common import (
+    ArtifactPath,
+    Model,
+    app,
+    as_path,
+    notes_of,
+    on_terminal,
+    print_json,
+    put,
+    read_context,
+)
 
 
 class Scoring(StrEnum):
@@ -28,6 +38,22 @@ def run(
     artifact: ArtifactPath,
     context: Annotated[str | None, typer.Option("--context", help="File with the text, - for stdin.")] = None,
     text: Annotated[str | None, typer.Option("--text", help="The text itself.")] = None,
+    contexts: Annotated[
+        str | None,
+        typer.Option(
+            "--contexts", metavar="FILE", help="Texts, one JSON a line; answers come as JSON lines."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            parser=as_path,
+            metavar="FILE",
+            help="Keep the answers of --contexts here, and go on with them.",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON.")] = False,
     threshold: Annotated[
         float | None,
@@ -54,40 +80,49 @@ def run(
         list[str] | None,
         typer.Option("--fields", help="Only these, separated by commas; repeatable; all unless given."),
     ] = None,
+    no_head_cache: Annotated[
+        bool,
+        typer.Option("--no-head-cache", help="Neither read nor write a long head's KV in the user's cache."),
+    ] = False,
     model: Model = None,
 ) -> None:
-    """Answer every field of an artifact for one text.
+    """Answer every field of an artifact for one text, or for each line of a file.
 
     Examples:
 
         pcdc run build/support.smollm2-135m.pcdc --context ticket.txt
 
         cat ticket.txt | pcdc run build/support.smollm2-135m.pcdc --context - --json | jq .parsed_json
+
+        pcdc run build/support.smollm2-135m.pcdc --contexts tickets.jsonl --out answers.jsonl
     """
-    if (context is None) == (text is None):
-        raise typer.BadParameter("give either --context or --text")
+    if sum(given is not None for given in (context, text, contexts)) != 1:
+        raise typer.BadParameter("give either --context or --text or --contexts")
+    if contexts is None and out is not None:
+        raise typer.BadParameter("--out keeps the answers of --contexts")
+    if contexts is not None and threshold is not None:
+        raise typer.BadParameter("--threshold marks rows of a table, and --contexts prints none")
     if fields and not any(_split(part) for part in fields):
         raise typer.BadParameter("--fields names no field; name some, or leave it out for all")
-    body = text if text is not None else read_context(str(context))
     from pcdc_runtime import load
 
     # The notes below say what the log does.
     logging.getLogger("pcdc_runtime").addHandler(logging.NullHandler())
-    with load(artifact, model=model, calibration=not no_calibration) as engine:
-        result = engine.run(
-            body,
-            fields=_wanted(fields, [field.name for field in engine.artifact.fields]) if fields else None,
-            scoring=None if scoring is None else scoring.value,
-            temperature=temperature,
-        )
-    for warning in result.warnings:
-        # The table's last line says the first; the reasons of the second follow.
-        if warning not in ("uncalibrated", "calibration_dropped"):
-            typer.echo(f"note: {warning}", err=True)
-    dropped = {name: reason for name, one in result.fields.items() if (reason := one.calibration_dropped)}
-    for reason in dict.fromkeys(dropped.values()):
-        names = ", ".join(name for name, why in dropped.items() if why == reason)
-        typer.echo(visible(f"note: calibration dropped for {names}: {reason}"), err=True)
+    head_cache = False if no_head_cache else None
+    opened = partial(load, artifact, model=model, calibration=not no_calibration, head_cache=head_cache)
+    wanted = partial(_wanted, fields) if fields else _all
+    rule = None if scoring is None else scoring.value
+    if contexts is not None:
+        from .contexts import answer_contexts
+
+        answer_contexts(contexts, out, opened, wanted, rule, temperature)
+        return
+    body = text if text is not None else read_context(str(context))
+    with opened() as engine:
+        names = wanted([field.name for field in engine.artifact.fields])
+        result = engine.run(body, fields=names, scoring=rule, temperature=temperature)
+    for note in notes_of(result):
+        typer.echo(note, err=True)
     if as_json:
         print_json(result.to_dict())
         return
@@ -98,6 +133,10 @@ def run(
 
 def _split(part: str) -> list[str]:
     return [name for piece in part.split(",") if (name := piece.strip())]
+
+
+def _all(names: Sequence[str]) -> None:
+    return None
 
 
 def _wanted(given: Sequence[str], names: Sequence[str]) -> list[str]:

@@ -10,6 +10,7 @@ import re
 import stat
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -29,10 +30,27 @@ class ReportError(PcdcError):
     title = "report cannot be written"
 
 
-def unwritable(path: Path, error: OSError) -> ReportError:
+@dataclass(frozen=True)
+class Purpose:
+    """What is said of a file of records: of what they are, which program writes them, and what is raised."""
+
+    of: str
+    program: str
+    elsewhere: str
+    error: type[PcdcError]
+
+    def unwritable(self, path: Path, error: OSError) -> PcdcError:
+        """The same fact for every file."""
+        help = way_to_write(error, self.elsewhere)
+        return self.error(str(path), f"cannot be written ({error.strerror})", "", help)
+
+
+_EVALUATION = Purpose("an evaluation", "pcdc eval", _ELSEWHERE, ReportError)
+
+
+def unwritable(path: Path, error: OSError) -> PcdcError:
     """The same fact for every file of a report."""
-    help = way_to_write(error, _ELSEWHERE)
-    return ReportError(str(path), f"cannot be written ({error.strerror})", "", help)
+    return _EVALUATION.unwritable(path, error)
 
 
 def see_outputs(folder: Path, outputs: Sequence[Path], inputs: Sequence[Path]) -> None:
@@ -64,20 +82,21 @@ class Kept:
     """Records by key, one JSON object a line, each written through at once; one process at a time.
 
     A last line without its end, as a killed process leaves it, is dropped; a file with a line of another
-    kind stays as it is and is refused. Raises ReportError.
+    kind stays as it is and is refused. Raises the error of its purpose.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, purpose: Purpose = _EVALUATION) -> None:
         self.path = path
+        self._purpose = purpose
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             # A pipe in the file's place must not make the run wait.
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
         except OSError as error:
-            raise unwritable(path, error) from error
+            raise purpose.unwritable(path, error) from error
         try:
             if not stat.S_ISREG(os.fstat(self._file).st_mode):
-                raise ReportError(str(path), "is not a regular file", "", _ELSEWHERE)
+                raise purpose.error(str(path), "is not a regular file", "", purpose.elsewhere)
             self._lock()
             self._places, self._end = self._index()
         except BaseException:
@@ -88,8 +107,9 @@ class Kept:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            help = "wait for it, or choose another folder with --out"
-            raise ReportError(str(self.path), "is in use by another `pcdc eval`", "", help) from None
+            fact = f"is in use by another `{self._purpose.program}`"
+            help = f"wait for it, or {self._purpose.elsewhere}"
+            raise self._purpose.error(str(self.path), fact, "", help) from None
         except OSError:
             # A file system without locks: two runs there write what the other one also computes.
             return
@@ -102,16 +122,22 @@ class Kept:
                 if not line.endswith(b"\n") and _begins_like_a_record(line):
                     break
                 if not _RECORD.match(line) or not line.endswith(b"\n"):
-                    fact = f"has a line {number} that is no record of an evaluation"
+                    fact = f"has a line {number} that is no record of {self._purpose.of}"
                     limit = "nothing else is written into such a file"
-                    raise ReportError(str(self.path), fact, limit, f"move it away, or {_ELSEWHERE}")
+                    help = f"move it away, or {self._purpose.elsewhere}"
+                    raise self._purpose.error(str(self.path), fact, limit, help)
                 places[line[len(_START) : len(_START) + _KEY].decode()] = (end, len(line))
                 end += len(line)
         try:
             os.ftruncate(self._file, end)
         except OSError as error:
-            raise unwritable(self.path, error) from error
+            raise self._purpose.unwritable(self.path, error) from error
         return places, end
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys in the order of their first records."""
+        return tuple(self._places)
 
     def get(self, key: str) -> Mapping[str, Any] | None:
         """The record of a key; None where there is none, or none that is strict JSON."""
@@ -126,7 +152,7 @@ class Kept:
         return record if isinstance(record, dict) and record.pop("key", None) == key else None
 
     def add(self, key: str, record: Mapping[str, Any]) -> None:
-        """Append one record. Raises ReportError."""
+        """Append one record. Raises the error of the file's purpose."""
         line = json.dumps({"key": key, **record}, ensure_ascii=False, allow_nan=False).encode() + b"\n"
         try:
             written = 0
@@ -135,7 +161,7 @@ class Kept:
         except OSError as error:
             with suppress(OSError):
                 os.ftruncate(self._file, self._end)
-            raise unwritable(self.path, error) from error
+            raise self._purpose.unwritable(self.path, error) from error
         self._places[key] = (self._end, len(line))
         self._end += len(line)
 
