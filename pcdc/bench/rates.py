@@ -23,6 +23,8 @@ MOST_TRIES = 50
 SHORT = 0.002
 """Steps that take less, in seconds, are timed several together."""
 TOGETHER = 16
+BLOCKS = ((32, 512), (64, 1024), (128, 512))
+"""Rows and columns of attention that are tried beside the whole."""
 ELEMENTS = 1 << 20
 
 
@@ -108,7 +110,15 @@ def _product_seconds(
 
 
 def _attention_rate(mx: Any, shape: ModelShape, dtype: Any, rows: int, columns: int, clock: Clock) -> float:
-    """Scores and values of one layer, the heads of a group as rows of one product."""
+    """Scores and values of one layer, the heads of a group as rows of one product, at the best block size.
+
+    A GPU likes them whole, a CPU in blocks that stay in its caches.
+    """
+    blocks = {(rows, columns), *((min(rows, r), min(columns, c)) for r, c in BLOCKS)}
+    return max(_block_rate(mx, shape, dtype, *block, clock) for block in blocks)
+
+
+def _block_rate(mx: Any, shape: ModelShape, dtype: Any, rows: int, columns: int, clock: Clock) -> float:
     layer = max(shape.attentions, key=lambda a: a.heads * a.key_width)
     grouped = rows * layer.heads // layer.key_heads
     queries, keys, weights, values = (
