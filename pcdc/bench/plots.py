@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import cycle
 from typing import Any
@@ -18,8 +19,11 @@ from .methods import Entry
 from .sweep import AXES, Axis
 
 # Told apart with any colour vision (Okabe and Ito), and by line and marker as well.
-COLOURS = ("#0072b2", "#56b4e9", "#009e73", "#444444", "#d55e00", "#e69f00", "#cc79a7", "#8c6bb1", "#a6761d")
-MARKERS = "osD^vPX*<"
+COLOURS = (
+    "#0072b2", "#56b4e9", "#009e73", "#444444", "#7b6fd0",
+    "#d55e00", "#e69f00", "#cc79a7", "#a6761d", "#999999", "#b2182b",
+)  # fmt: skip
+MARKERS = "osD^vPX*<>h"
 LINES = ("-", "--", "-.", ":")
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
@@ -55,7 +59,7 @@ def plots(
 def _figure(
     axis: Axis, measured: Sequence[tuple[int, Mapping[str, Any]]], entries: Sequence[Entry], machine: str
 ) -> Figure:
-    figure = Figure(figsize=(10, 5), layout="constrained")
+    figure = Figure(figsize=(11, 5.5), layout="constrained")
     axes: Axes = figure.add_subplot()
     looks = zip(cycle(COLOURS), cycle(MARKERS), cycle(LINES), strict=False)
     for entry, (colour, marker, line) in zip(entries, looks, strict=False):
@@ -86,10 +90,10 @@ def _figure(
     )
     axes.set_xlabel(axis.unit)
     axes.set_ylabel("milliseconds a request\nmedian and quartiles")
-    axes.set_title(f"Latency over {axis.unit} (the rest: {_rest(axis)})", fontsize=11, loc="left")
-    figure.legend(loc="outside right upper", frameon=False, fontsize=8.5)
-    figure.text(0.005, 0.005, machine, fontsize=6.5, color="#777777")
-    figure.get_layout_engine().set(rect=(0, 0.03, 1, 0.97))  # type: ignore[union-attr, call-arg]
+    figure.suptitle(f"Latency over {axis.unit}", x=0.01, ha="left", fontsize=13)
+    axes.set_title(f"the rest: {_rest(axis)}", fontsize=9, loc="left", color="#555555")
+    figure.legend(loc="outside right center", frameon=False, fontsize=8.5, labelspacing=0.9)
+    figure.supxlabel(textwrap.fill(machine, 190), x=0.01, ha="left", fontsize=6.5, color="#777777")
     return figure
 
 

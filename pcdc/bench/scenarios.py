@@ -87,7 +87,7 @@ def sweep(axes: Sequence[str], target: GetTarget) -> list[Place]:
     return [
         Place(
             f"sweep-{point.fields}-{point.choices}-{point.context}-{point.length}",
-            f"Sweep over {' and '.join(names)}: {point}",
+            f"Sweep over {', '.join(names)}: {point}",
             # Long texts and many fields take longer for every method.
             1 + point.context / 1000 + point.fields / 50,
             partial(_swept, point, target),

@@ -35,9 +35,11 @@ def block(place: Mapping[str, Any], *, terminal: bool) -> str:
 def _title(place: Mapping[str, Any]) -> str:
     schema = place["schema"]
     fields = "1 field" if schema["fields"] == 1 else f"{schema['fields']} fields"
+    # A point of the sweep has its fields in its title.
+    size = "" if place["point"] else f" ({fields})"
     rounds = "1 round" if place["rounds"] == 1 else f"{place['rounds']} rounds"
     return (
-        f"{place['title']} ({fields})\n"
+        f"{place['title']}{size}\n"
         f"  {schema['choices']} choices, {schema['nodes']} nodes, {schema['head_tokens']} head tokens; "
         f"{rounds} in {place['seconds']:.0f} s of {place['budget_seconds']:.0f} s\n"
     )
