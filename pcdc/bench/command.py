@@ -71,16 +71,8 @@ def run(options: Options, watch: Watch, show: Show, begin: Callable[[str], None]
     from pcdc_runtime.loaded import open_model
 
     until = perf_counter() + 60 * options.minutes
-    name = options.model or _model_of(options.scenarios)
-
-    @cache
-    def target() -> Target:
-        found, problems = load_target(resolve(name, weights=False))
-        if found is None:
-            raise SchemaError(problems)
-        return found
-
-    places = _places(options, target)
+    name = options.model or model_of(options.scenarios)
+    chosen = places(options, cached_target(name))
     methods = entries()
     done: list[dict[str, Any]] = []
     problems: list[Diagnostic] = []
@@ -90,9 +82,9 @@ def run(options: Options, watch: Watch, show: Show, begin: Callable[[str], None]
         machine = describe(loaded)
         begin(line(machine))
         try:
-            for number, place in enumerate(places):
+            for number, place in enumerate(chosen):
                 left = until - perf_counter()
-                tally = Tally(place, max(0.0, left * place.weight / sum(p.weight for p in places[number:])))
+                tally = Tally(place, max(0.0, left * place.weight / sum(p.weight for p in chosen[number:])))
                 try:
                     if left > 0:
                         measure(tally, loaded, methods, watch)
@@ -100,7 +92,7 @@ def run(options: Options, watch: Watch, show: Show, begin: Callable[[str], None]
                     done.append(figures(tally, methods))
                     if tally.refused is not None and place.point is None:
                         # A point of the sweep may be too large for a model; a scenario was asked for.
-                        problems += _diagnostics(tally.refused)
+                        problems += diagnostics(tally.refused)
                     show(done[-1])
         except KeyboardInterrupt as interrupt:
             ended_by = interrupt
@@ -118,11 +110,12 @@ def run(options: Options, watch: Watch, show: Show, begin: Callable[[str], None]
     return Outcome(report, files, tuple(problems), ended_by)
 
 
-def _diagnostics(error: PcdcError) -> Sequence[Diagnostic]:
+def diagnostics(error: PcdcError) -> Sequence[Diagnostic]:
+    """What a refusal tells the user."""
     return error.diagnostics if isinstance(error, SchemaError) else [from_error(error)]
 
 
-def _model_of(scenarios: Sequence[str]) -> str:
+def model_of(scenarios: Sequence[str]) -> str:
     """The model that a scenario's artifact was built for, where one is measured."""
     from pcdc_runtime import codec
 
@@ -130,12 +123,26 @@ def _model_of(scenarios: Sequence[str]) -> str:
     return codec.read(artifacts[0]).model if artifacts else DEFAULT
 
 
-def _places(options: Options, target: Callable[[], Target]) -> list[Place]:
-    places = [
+def cached_target(name: str) -> Callable[[], Target]:
+    """What gives the target that a model's schemas are compiled for, loaded when it is first wanted."""
+
+    @cache
+    def target() -> Target:
+        found, problems = load_target(resolve(name, weights=False))
+        if found is None:
+            raise SchemaError(problems)
+        return found
+
+    return target
+
+
+def places(options: Options, target: Callable[[], Target]) -> list[Place]:
+    """The scenarios that were asked for, then the points of the sweep."""
+    chosen = [
         shipped(name, target) if name in TITLES else own(Path(name), options.contexts, target)
         for name in options.scenarios
     ]
-    return places + sweep(options.axes, target)
+    return chosen + sweep(options.axes, target)
 
 
 def _written(

@@ -44,7 +44,7 @@ def bench(
         typer.Option(
             "--sweep",
             help="Axes to vary, separated by commas: fields, choices, context, length; all, or none.",
-            show_default="all, none with --scenario",
+            show_default="all, none with --scenario or --floor",
         ),
     ] = None,
     minutes: Annotated[
@@ -55,6 +55,10 @@ def bench(
         Path | None,
         typer.Option("--out", "-o", parser=as_path, metavar="DIR", help="Write bench.json and plots here."),
     ] = None,
+    floor: Annotated[
+        bool,
+        typer.Option("--floor", help="Only ours: how far each stage is above the machine's own limits."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
     model: Model = None,
 ) -> None:
@@ -69,10 +73,13 @@ def bench(
 
         pcdc bench --scenario support_triage --minutes 3
 
+        pcdc bench --floor --scenario support_triage
+
         pcdc bench --scenario build/support.smollm2-135m.pcdc --context ticket.txt --json
     """
     try:
         from pcdc.bench.command import Options, run
+        from pcdc.bench.floors import run_floors
         from pcdc.bench.scenarios import TITLES
         from pcdc.bench.show import block
         from pcdc.bench.sweep import AXES
@@ -99,11 +106,13 @@ def bench(
             "the shipped scenarios have texts of their own; it goes with --scenario PATH",
             param_hint="--context",
         )
+    if floor and out is not None:
+        raise typer.BadParameter("a floor has no plots; print it with --json", param_hint="--out")
     options = Options(
         model=model,
         scenarios=scenarios,
         contexts=tuple(dict.fromkeys(read_context(file) for file in context or ())),
-        axes=_axes(sweep if sweep is not None else "none" if scenario else "all", tuple(AXES)),
+        axes=_axes(sweep if sweep is not None else "none" if scenario or floor else "all", tuple(AXES)),
         minutes=minutes,
         out=out,
     )
@@ -117,7 +126,12 @@ def bench(
             put(f"{machine}\n")
 
     with ends_cleanly():
-        outcome = run(options, _Notes().watch, show, begin)
+        watch = _Notes().watch
+        outcome = (
+            run_floors(options, watch, lambda text: None if as_json else put(text), begin)
+            if floor
+            else run(options, watch, show, begin)
+        )
     if as_json:
         print_json(outcome.report)
     for file in outcome.files:
