@@ -203,6 +203,9 @@ class _Known:
 
 def _known(model: LoadedModel, head: Ints) -> _Known | None:
     """What is known of this head's file, None where no file can be kept. Raises ModelNotFoundError."""
+    # What does not stay until the request's own passes would be read in vain; buffers have some slack.
+    if len(head) * model.language.kv_bytes_per_token > 0.8 * model.prefixes.limit:
+        return None
     layers = model.language.kv_layout
     whole = all(len(layer) == 2 and all(part.dtype in _TYPES for part in layer) for layer in layers)
     if not whole or not (weights := model.loaded_digest):

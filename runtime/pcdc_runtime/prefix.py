@@ -98,6 +98,11 @@ class PrefixCache:
         """KV bytes that one token takes."""
         return self._model.kv_bytes_per_token
 
+    @property
+    def limit(self) -> int:
+        """The KV bytes that may stay between requests."""
+        return self._limit
+
     @contextmanager
     def lease(self, digest: str, slots: int) -> Iterator[Prefix]:
         """The artifact's prefix for one request that needs `slots` slots, most recently used afterwards.

@@ -10,6 +10,7 @@ import sys
 import pytest
 from command_line import ENVIRONMENT, PROGRAM
 from fakes import result_of
+from pcdc_runtime import headfile
 from pcdc_runtime.result import FieldResult
 
 from pcdc.show import result_table
@@ -115,6 +116,20 @@ def test_another_models_tokenizer_is_refused(pcdc, artifact):
     assert done.exit_code == 0
     done = pcdc("run", artifact, "--model", family_folder("qwen3"), "--text", "x")
     assert done.exit_code == 2
+
+
+@pytest.mark.parametrize(("option", "written"), [([], True), (["--no-head-cache"], False)])
+def test_a_head_is_kept_in_the_users_cache_unless_that_is_declined(
+    pcdc, artifact, tiny, tmp_path, monkeypatch, option, written
+):
+    monkeypatch.setattr(headfile, "SAVING_S", -1e9)
+    monkeypatch.setenv("PCDC_HEAD_CACHE", "1")
+    monkeypatch.setenv("PCDC_CACHE", str(tmp_path))
+    said = [pcdc("run", artifact, "--model", tiny, "--text", "x", "--json", *option) for _ in range(2)]
+    assert [done.exit_code for done in said] == [0, 0], said[0].output
+    first, second = (json.loads(done.stdout) for done in said)
+    assert first["parsed_json"] == second["parsed_json"]
+    assert (tmp_path / "heads").exists() == written
 
 
 def test_a_damaged_artifact_exits_2(pcdc, artifact, tmp_path):
