@@ -52,8 +52,8 @@ class Published:
         return self._loaded.call(lambda: self._answer(context))
 
     def close(self) -> None:
-        """Let the package forget the model."""
-        self._engine._model = None
+        """Let go of the package's copy that knows the model: without one it would fetch another."""
+        del self._engine, self._model
 
     def _bind(self) -> None:
         """Put the model where the package would load one, on the model's own thread."""
