@@ -17,7 +17,14 @@ import numpy as np
 from pcdc_runtime.artifact import PromptCut
 from pcdc_runtime.errors import TokenizerError
 from pcdc_runtime.models import ModelFiles
-from pcdc_runtime.tokenizer import common_prefix, encode_text, fingerprint, free_fence, load_tokenizer
+from pcdc_runtime.tokenizer import (
+    common_prefix,
+    encode_text,
+    encode_texts,
+    fingerprint,
+    free_fence,
+    load_tokenizer,
+)
 from tokenizers import Tokenizer
 
 from .diagnostics import Diagnostic, finding
@@ -152,15 +159,16 @@ class Prompt:
     _lead: str
     _skip: tuple[int, ...]
 
-    def encode_line(self, line: str) -> list[int]:
-        """Ids of an answer line in place, after the cut's tail."""
-        ids = encode_text(self._tokenizer, self._lead + line)
-        if tuple(ids[: len(self._skip)]) != self._skip:
-            raise UnstableBoundaryError(line)
-        return ids[len(self._skip) :]
+    def encode_lines(self, lines: Sequence[str]) -> list[list[int]]:
+        """Ids of answer lines in place, each after the cut's tail. Raises UnstableBoundaryError."""
+        encoded = encode_texts(self._tokenizer, [self._lead + line for line in lines])
+        for line, ids in zip(lines, encoded, strict=True):
+            if tuple(ids[: len(self._skip)]) != self._skip:
+                raise UnstableBoundaryError(line)
+        return [ids[len(self._skip) :] for ids in encoded]
 
     def line_text(self, line: str) -> str:
-        """The normalised text whose tokens `encode_line` gives, before the skipped ones are taken off."""
+        """The normalised text whose tokens `encode_lines` gives, before the skipped ones are taken off."""
         text = self._lead + line
         return text if self._tokenizer.normalizer is None else self._tokenizer.normalizer.normalize_str(text)
 
@@ -328,7 +336,7 @@ def _fill(tokenizer: Tokenizer, frame: Frame, instructions: str, fence: str = FE
     pre, post = (part.replace(_TASK, instructions) for part in around)
     before = _encode_pieces(tokenizer, pieces[: frame.context_at])
     after = _encode_pieces(tokenizer, pieces[frame.context_at + 1 :])
-    probes = [encode_text(tokenizer, pre + context + post) for context in CUT_PROBES]
+    probes = encode_texts(tokenizer, [pre + context + post for context in CUT_PROBES])
     shared = min(common_prefix(probes[0], other) for other in probes[1:])
     overlap = min(common_prefix(probes[0][::-1], other[::-1]) for other in probes[1:]) if frame.joined else 0
     if frame.joined:
@@ -372,7 +380,7 @@ def _prove(tokenizer: Tokenizer, rendered: _Rendered, frame: Frame) -> None:
     cut = prompt.cut
     static = cut.head[: len(cut.head) - cut.shared].tolist()
     try:
-        answer = prompt.encode_line(line)
+        (answer,) = prompt.encode_lines([line])
     except UnstableBoundaryError:
         raise _TemplateError("the opening of an answer merges with the prompt before it") from None
     lead = frame.lead if frame.joined else _after_rendering(text, frame)

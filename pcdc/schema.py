@@ -14,6 +14,7 @@ from pcdc_runtime.errors import PcdcError
 from .diagnostics import Diagnostic, Location, SchemaError, has_errors, quoted
 
 NULL_LABEL = "not stated"
+_quoted = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def label_of(value: Value) -> str:
@@ -35,7 +36,7 @@ class Choice:
     @property
     def literals(self) -> tuple[str, ...]:
         """The JSON literals that spell this answer, the usual one first."""
-        quoted_label = json.dumps(self.label, ensure_ascii=False)
+        quoted_label = _quoted(self.label)
         if self.value is None:
             return quoted_label, "null"
         if isinstance(self.value, bool):

@@ -7,8 +7,10 @@ merges with a quote or shares its first token with another needs no special case
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from .diagnostics import Diagnostic, finding
 from .prompt import Prompt, Target, UnstableBoundaryError, render_prompt
@@ -17,11 +19,11 @@ from .vocabulary import Remainder, shared_beginning
 
 QUOTED_CONTINUATIONS = ("", "}", ",", "\n")
 BARE_CONTINUATIONS = ("}", ",", "\n", " ")
+_TO_QUOTE = re.compile(rb'(?:[^"\\]|\\.)*"', re.DOTALL)
 ANCHOR_PROBES = ('"a', '"1', '" ', "true", "null", "1", "-1")
 
 
-@dataclass(frozen=True)
-class SurfaceForm:
+class SurfaceForm(NamedTuple):
     """One token path that spells a choice, from the end of the prompt's tail, and what closes it."""
 
     path: tuple[int, ...]
@@ -100,6 +102,10 @@ class _Line:
         self.vocabulary = target.vocabulary
         self.field = field
         self.opening = f"{{{json.dumps(field.name, ensure_ascii=False)}: "
+        self.opened = len(self._plain(""))
+        literals = dict.fromkeys(literal for choice in field.choices for literal in choice.literals)
+        answers = [answer for literal in literals for answer in _answers(literal)]
+        self.probes, self.encoded = self._encoded(ANCHOR_PROBES), self._encoded(answers)
 
     def tokenize(self) -> tuple[TokenizedField | None, list[Diagnostic]]:
         problems: list[Diagnostic] = []
@@ -116,58 +122,66 @@ class _Line:
         problems += self._same_tokens(forms) if not problems else []
         if problems:
             return None, problems
-        probes = [tuple(self.prompt.encode_line(self.opening + probe)) for probe in ANCHOR_PROBES]
-        anchor = shared_beginning([*probes, *(form.path for one in forms for form in one)])
+        paths = [form.path for one in forms for form in one]
+        anchor = shared_beginning([*map(tuple, self.probes.values()), *paths])
         return TokenizedField(self.field, len(anchor), tuple(forms)), []
+
+    def _encoded(self, answers: Sequence[str]) -> dict[str, list[int]]:
+        lines = [self.opening + answer for answer in answers]
+        return dict(zip(answers, self.prompt.encode_lines(lines), strict=True))
 
     def _forms(self, literal: str) -> Iterable[SurfaceForm]:
         return self._quoted(literal) if literal.startswith('"') else self._bare(literal)
 
     def _quoted(self, literal: str) -> Iterable[SurfaceForm]:
-        body = literal[:-1]
-        for continuation in QUOTED_CONTINUATIONS:
-            ids, spelled = self._encode(self.opening + literal + continuation)
-            whole = b"".join(spelled)
-            quote = _closing_quote(whole, len(self._plain(self.opening)))
-            if quote != len(self._plain(self.opening + body)):
+        *lines, body = _answers(literal)
+        end = len(self._plain(body))
+        for line in lines:
+            path, spelled, whole = self._spelled(line)
+            quote = _closing_quote(whole, self.opened)
+            if quote != end:
                 raise _Inexact(
                     "PCDC305",
                     "does not keep its closing quote when the tokenizer normalises it",
                     "the first unescaped quote must be the closing one",
                     "spell the choice without compatibility characters",
                 )
-            count, start = _covering(spelled, quote)
-            yield self._form(ids[:count], Remainder(whole[start : quote + 1]))
-        clean, spelled = self._encode(self.opening + body)
-        if b"".join(spelled) + b'"' == self._plain(self.opening + literal):
-            yield self._form(clean, Remainder(b'"'))
+            count, start = _covering(spelled, len(whole), quote)
+            yield self._form(path, count, Remainder(whole[start : quote + 1]))
+        path, spelled, whole = self._spelled(body)
+        if whole + b'"' == self._plain(literal):
+            yield self._form(path, len(spelled), Remainder(b'"'))
 
     def _bare(self, literal: str) -> Iterable[SurfaceForm]:
-        clean, spelled = self._encode(self.opening + literal)
-        stop = len(b"".join(spelled))
-        yield self._form(clean, Remainder(b"", bare=True))
-        for continuation in BARE_CONTINUATIONS:
-            ids, spelled = self._encode(self.opening + literal + continuation)
-            count, start = _covering(spelled, stop)
-            yield self._form(ids[:count], Remainder(b"".join(spelled)[start:stop], bare=True))
+        clean, *lines = _answers(literal)
+        path, spelled, whole = self._spelled(clean)
+        stop = len(whole)
+        yield self._form(path, len(spelled), Remainder(b"", bare=True))
+        for line in lines:
+            path, spelled, whole = self._spelled(line)
+            count, start = _covering(spelled, len(whole), stop)
+            yield self._form(path, count, Remainder(whole[start:stop], bare=True))
 
-    def _form(self, path: Sequence[int], remainder: Remainder) -> SurfaceForm:
-        return SurfaceForm(tuple(path[len(self.prompt.skipped) :]), remainder)
+    def _form(self, path: Sequence[int], count: int, remainder: Remainder) -> SurfaceForm:
+        """A form of the first `count` tokens of a line, of which `path` is without the skipped ones."""
+        return SurfaceForm(tuple(path[: max(count - len(self.prompt.skipped), 0)]), remainder)
 
-    def _plain(self, line: str) -> bytes:
-        return self.vocabulary.plain(self.prompt.line_text(line))
+    def _plain(self, answer: str) -> bytes:
+        return self.vocabulary.plain(self.prompt.line_text(self.opening + answer))
 
-    def _encode(self, line: str) -> tuple[list[int], list[bytes]]:
-        ids = self.prompt.skipped + self.prompt.encode_line(line)
-        spelled = self.vocabulary.bytes_of(ids)
-        if b"".join(spelled) != self._plain(line):
+    def _spelled(self, answer: str) -> tuple[list[int], list[bytes], bytes]:
+        """The ids of a line, the bytes of each of its tokens with the skipped ones, and those joined."""
+        ids = self.encoded[answer]
+        spelled = self.vocabulary.bytes_of(self.prompt.skipped + ids)
+        whole = b"".join(spelled)
+        if whole != self._plain(answer):
             raise _Inexact(
                 "PCDC302",
                 "does not come back from the tokenizer as the bytes that went in",
                 "every character must survive tokenization",
                 "use a tokenizer with byte fallback, or spell the choice in other characters",
             )
-        return ids, spelled
+        return ids, spelled, whole
 
     def _same_tokens(self, forms: Sequence[tuple[SurfaceForm, ...]]) -> list[Diagnostic]:
         owner: dict[SurfaceForm, Choice] = {}
@@ -187,21 +201,26 @@ class _Line:
         return list(problems.values())
 
 
+def _answers(literal: str) -> list[str]:
+    """How a line goes on after its opening: with and without what may follow the value."""
+    if literal.startswith('"'):
+        return [*(literal + after for after in QUOTED_CONTINUATIONS), literal[:-1]]
+    return [literal, *(literal + after for after in BARE_CONTINUATIONS)]
+
+
 def _closing_quote(whole: bytes, opening: int) -> int:
     """Index of the first unescaped quote after the one at `opening`, or -1."""
-    at = opening + 1
-    while at < len(whole):
-        if whole[at] == 0x22:
-            return at
-        at += 2 if whole[at] == 0x5C else 1
-    return -1
+    found = _TO_QUOTE.match(whole, opening + 1)
+    return found.end() - 1 if found else -1
 
 
-def _covering(spelled: Sequence[bytes], position: int) -> tuple[int, int]:
-    """How many tokens end at or before the byte at `position`, and where the next one starts."""
-    start = 0
-    for count, token in enumerate(spelled):
-        if start + len(token) > position:
-            return count, start
-        start += len(token)
-    return len(spelled), start
+def _covering(spelled: Sequence[bytes], size: int, position: int) -> tuple[int, int]:
+    """How many tokens end at or before the byte at `position`, and where the next one starts.
+
+    `size` is the length of all tokens. The last tokens are looked at first: that is where it is.
+    """
+    count, start = len(spelled), size
+    while start > position:
+        count -= 1
+        start -= len(spelled[count])
+    return count, start

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -14,7 +15,9 @@ from .tokenization import TokenizedField, TokenizedSchema
 from .vocabulary import Remainder, Vocabulary, shared_beginning
 
 JOINT, IDENTIFY, TRIE = (rule_bit(rule) for rule in RULES)
-Event: TypeAlias = tuple[int, int | Remainder]
+Event: TypeAlias = int | tuple[int, Remainder]
+"""One step of a form: the edge to a node, by that node, or the closing at one."""
+_SHARED = -1
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,10 @@ class _Growth:
                 self.reads.append(0)
             trail.append(self.branches[edge])
         return tuple(trail)
+
+    def above(self, event: Event) -> int:
+        """The node at which an event is decided."""
+        return self.parent[event] if isinstance(event, int) else event[0]
 
     def mark(self, node: int, bit: int) -> None:
         while node >= 0 and not self.reads[node] & bit:
@@ -117,28 +124,26 @@ def _grow_field(
     trails = [growth.walk(path, owner) for path in paths]
     anchor = trails[0][one.anchor - skip]
     events: list[list[Event]] = [
-        [*zip(trail[one.anchor - skip :], path[one.anchor - skip :], strict=False), (trail[-1], remainder)]
-        for trail, path, remainder in zip(trails, paths, remainders, strict=True)
+        [*trail[one.anchor - skip + 1 :], (trail[-1], remainder)]
+        for trail, remainder in zip(trails, remainders, strict=True)
     ]
-    sharing: dict[Event, set[int]] = {}
+    sole: dict[Event, int] = {}
     for choice, form in zip(owners, events, strict=True):
         for event in form:
-            sharing.setdefault(event, set()).add(choice)
-    options: dict[int, set[int | Remainder]] = {}
-    for node, option in sharing:
-        options.setdefault(node, set()).add(option)
-    for node, at_node in options.items():
-        if len(at_node) > 1:
+            if sole.setdefault(event, choice) != choice:
+                sole[event] = _SHARED
+    for node, options in Counter(map(growth.above, sole)).items():
+        if options > 1:
             growth.mark(node, TRIE)
     rows, counted = [], set()
     for choice, trail, remainder, form in zip(owners, trails, remainders, events, strict=True):
-        cut = next(i for i, event in enumerate(form) if len(sharing[event]) == 1) + 1
+        cut = next(i for i, event in enumerate(form) if sole[event] != _SHARED) + 1
         reads = JOINT | TRIE
         growth.mark(trail[-1], JOINT)
         if form[cut - 1] not in counted:
             counted.add(form[cut - 1])
             reads |= IDENTIFY
-            growth.mark(form[cut - 1][0], IDENTIFY)
+            growth.mark(growth.above(form[cut - 1]), IDENTIFY)
         rows.append(_FormRow(first_choice + choice, trail[-1], remainder, cut, reads))
     suffix = shared_beginning(trails)[-1]
     return rows, anchor, suffix

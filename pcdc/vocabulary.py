@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from pcdc_runtime.artifact import Ints
@@ -18,8 +17,7 @@ END_SETS_KEPT = 4096
 Beginning = TypeVar("Beginning", bytes, tuple[int, ...])
 
 
-@dataclass(frozen=True)
-class Remainder:
+class Remainder(NamedTuple):
     """What is left to spell when a form's path ends.
 
     Quoted: the rest of the choice with its closing quote. Bare: the rest of the literal, which a comma, a

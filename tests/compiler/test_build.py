@@ -348,6 +348,8 @@ from pathlib import Path
 import tokenizers
 loads = []
 class Counting:
+    def __new__(cls, model):
+        return tokenizers.Tokenizer(model)
     @staticmethod
     def from_file(path):
         loads.append(path)
