@@ -18,7 +18,7 @@ from tokenizers import Tokenizer
 
 from .errors import EngineClosedError
 from .fast_mlx import mx
-from .models import resolve
+from .models import fingerprint_of, resolve
 from .prefix import PrefixCache
 from .tokenizer import fingerprint, load_tokenizer
 from .weights import weights_digest, weights_stamp
@@ -64,7 +64,7 @@ class LoadedModel:
         _THREAD.streams = _Streams()
         self._stamp = self._weights_stamp()
         self.language, self.tokenizer = opener()
-        self.fingerprint = fingerprint(self.tokenizer)
+        self.fingerprint = fingerprint(self.tokenizer) if self.folder is None else fingerprint_of(self.folder)
         self.prefixes = PrefixCache(self.language, kv_limit, self._go_on)
         return threading.get_ident()
 

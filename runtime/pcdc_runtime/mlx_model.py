@@ -325,8 +325,8 @@ def _probe(model: MlxModel) -> tuple[int, str, tuple[tuple[KVPart, ...], ...]]:
     """Logits width, type and KV layout, found by running a small forest and its paths one by one."""
     try:
         sequence = model.sequence()
-        width = sequence.logits(sequence.append(np.zeros(1, dtype=np.int32)), [0]).shape[1]
-        sequence.truncate(0)
+        # Known without being computed.
+        width: int = model.language(mx.array([[0]])).shape[-1]
         ids = (np.arange(11) % width).astype(np.int32)
         parents = np.array([-1, 0, 1, 2, 3, 4, 4, 3, 5, 7, 2], dtype=np.int32)
         parts = [
@@ -335,8 +335,8 @@ def _probe(model: MlxModel) -> tuple[int, str, tuple[tuple[KVPart, ...], ...]]:
             sequence.append(ids[8:], parents[8:]),
         ]
         hidden = mx.concatenate(parts)
-        paths = [_path(parents, leaf) for leaf in (6, 8, 9, 10)]
-        worst = np.max([_difference(model, sequence, hidden, path) for path in paths])
+        tree = sequence.logits(hidden, range(len(ids)))
+        worst = _difference(model, tree, ids, [_path(parents, leaf) for leaf in (6, 8, 9, 10)])
     except Exception as error:
         raise _drift(model.name, f"cannot run a tree pass ({type(error).__name__}: {error})") from error
     dtype = _name(hidden.dtype)
@@ -363,9 +363,17 @@ def _path(parents: Ints, slot: int) -> list[int]:
     return path[::-1]
 
 
-def _difference(model: MlxModel, sequence: MlxSequence, hidden: mx.array, path: list[int]) -> float:
-    """The largest difference of a log-probability along a path whose token ids are `slot % width`."""
-    tree = sequence.logits(hidden, path)
-    plain = model.language(mx.array(path)[None] % tree.shape[1])[0].astype(mx.float32)
-    logs = [x - mx.logsumexp(x, axis=-1, keepdims=True) for x in (tree, plain)]
+def _difference(model: MlxModel, tree: mx.array, ids: Ints, paths: Sequence[Sequence[int]]) -> float:
+    """The largest difference of a log-probability along paths of slots, run plainly as one batch.
+
+    What a path is filled up with comes after it, where it cannot see.
+    """
+    filled = np.zeros((len(paths), max(map(len, paths))), dtype=np.int32)
+    for row, path in zip(filled, paths, strict=True):
+        row[: len(path)] = ids[list(path)]
+    plain = model.language(mx.array(filled)).astype(mx.float32)
+    on_paths = mx.concatenate([one[: len(path)] for one, path in zip(plain, paths, strict=True)])
+    slots = mx.array([slot for path in paths for slot in path])
+    logs = [x - mx.logsumexp(x, axis=-1, keepdims=True) for x in (tree[slots], on_paths)]
+    # Not by MLX: its maximum may pass over what is not a number.
     return float(np.abs(np.array(logs[0]) - np.array(logs[1])).max())
