@@ -65,11 +65,12 @@ def read_contexts(path: Path) -> tuple[Contexts | None, list[Diagnostic]]:
         return None, diagnostics
     report = Report(source, diagnostics)
     lines, ignored = list[Line](), dict[str, int]()
+    known = 0
     for node in each_json_line(report):
-        known = len(diagnostics)
         at, context, given = _read(node, report, ignored)
         place = source.locate(at)
         mistake = diagnostics[known] if len(diagnostics) > known else None
+        known = len(diagnostics)
         lines.append(Line(place.line if place else 0, at, context, given, mistake))
         if len(diagnostics) >= MAX_FINDINGS:
             return None, diagnostics

@@ -1,0 +1,273 @@
+"""`pcdc run --contexts`: a line for each line, whatever ends the run in between."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+from command_line import ENVIRONMENT, PROGRAM
+
+WORDS = ("My invoice is wrong.", "Nothing works!", "Please call me back today.", "é 开心")
+TEXTS = [f"{WORDS[n % 4]} {n} " + "and so on " * (n % 5) for n in range(24)]
+
+
+def lines(texts):
+    return "".join(json.dumps({"context": text, "id": f"id {n}"}) + "\n" for n, text in enumerate(texts))
+
+
+@pytest.fixture
+def given(tmp_path):
+    path = tmp_path / "texts.jsonl"
+    path.write_text(lines(TEXTS), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def answer(pcdc, artifact, tiny):
+    def call(*arguments, **more):
+        return pcdc("run", artifact, "--model", tiny, *arguments, **more)
+
+    return call
+
+
+def records(text):
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def same(one, other):
+    """Whether two outputs say the same, but for times, counts, and the last digits of other groups."""
+    assert [(r["line"], r.get("id"), r.get("error")) for r in one] == [
+        (r["line"], r.get("id"), r.get("error")) for r in other
+    ]
+    for a, b in zip(one, other, strict=True):
+        if "error" in a:
+            continue
+        for name, answer in a["parsed_json"].items():
+            assert answer["value"] == b["parsed_json"][name]["value"]
+            assert answer["prob"] == pytest.approx(b["parsed_json"][name]["prob"], abs=1e-4)
+
+
+def test_each_line_gets_the_answer_that_its_text_gets_alone(answer, given):
+    done = answer("--contexts", given)
+    assert (done.exit_code, done.stderr) == (0, "")
+    found = records(done.stdout)
+    assert [(r["line"], r["id"]) for r in found] == [(n + 1, f"id {n}") for n in range(24)]
+    assert max(r["contexts"] for r in found) > 1
+    for number in (0, 11, 23):
+        alone = json.loads(answer("--text", TEXTS[number], "--json").stdout)
+        for name, value in alone["parsed_json"].items():
+            assert found[number]["parsed_json"][name]["value"] == value["value"]
+            assert found[number]["parsed_json"][name]["prob"] == pytest.approx(value["prob"], abs=1e-4)
+
+
+def test_a_file_holds_what_stdout_does_with_a_key_before_it(answer, given, tmp_path):
+    shown = answer("--contexts", given)
+    kept = answer("--contexts", given, "--out", tmp_path / "answers.jsonl")
+    assert (kept.exit_code, kept.stdout) == (0, "")
+    found = records((tmp_path / "answers.jsonl").read_text(encoding="utf-8"))
+    same(found, records(shown.stdout))
+    assert [next(iter(record)) for record in found] == ["key"] * 24
+    assert set(found[0]) - set(records(shown.stdout)[0]) == {"key"}
+
+
+def test_texts_may_be_bare_and_come_from_stdin(program, artifact, tiny):
+    done = program("run", artifact, "--model", tiny, "--contexts", "-", input='"one"\n{"context": "two"}\n')
+    assert done.returncode == 0
+    assert [(r["line"], "id" in r) for r in records(done.stdout)] == [(1, False), (2, False)]
+
+
+def test_options_hold_for_every_line(answer, given):
+    asked = ["--fields", "urgent", "--scoring", "identify", "--temperature", "2"]
+    for record in records(answer("--contexts", given, *asked).stdout):
+        assert list(record["parsed_json"]) == ["urgent"]
+        assert (record["scoring"], record["temperature"]) == ("identify", 2.0)
+
+
+BAD = [
+    ('{"contxt": "x"}', "PCDC720", 1, "rename"),
+    ("[1]", "PCDC720", 1, "is an array"),
+    ('{"context": 7}', "PCDC720", 13, "that is a number"),
+    ('{"id": [1], "context": "x"}', "PCDC720", 8, "`id`"),
+    ('{"context": "x"', "PCDC105", 16, "ends before"),
+    ("", "PCDC105", 1, "blank line"),
+    ('{"context": "a", "context": "b"}', "PCDC106", 18, ""),
+    ('"\\ud800"', "PCDC105", 2, "surrogate"),
+]
+
+
+def test_all_bad_lines_are_told_at_once_and_the_good_ones_are_answered(answer, tmp_path):
+    path = tmp_path / "texts.jsonl"
+    path.write_text("".join(f'"good {n}"\n{bad}\n' for n, (bad, *_) in enumerate(BAD)), encoding="utf-8")
+    done = answer("--contexts", path)
+    found = records(done.stdout)
+    assert done.exit_code == 1
+    assert [record["line"] for record in found] == list(range(1, 2 * len(BAD) + 1))
+    assert ["error" in record for record in found] == [False, True] * len(BAD)
+    for number, (_, code, column, said) in enumerate(BAD):
+        assert f"{path}:{2 * number + 2}:{column}: error[{code}]" in done.stderr
+        assert found[2 * number + 1]["error"]["code"] == code
+        assert said in done.stderr
+
+
+def test_a_text_that_is_too_long_has_its_error_in_its_place(answer, tmp_path):
+    path, out = tmp_path / "texts.jsonl", tmp_path / "answers.jsonl"
+    path.write_text(lines(["a", "word " * 9000, "b"]), encoding="utf-8")
+    for done in (answer("--contexts", path, "--out", out), answer("--contexts", path, "--out", out)):
+        assert done.exit_code == 1
+        assert f"{path}:2:1: error[PCDC701]" in done.stderr
+    found = records(out.read_text(encoding="utf-8"))
+    assert ["error" in record for record in found] == [False, True, False]
+    assert (found[1]["id"], found[1]["error"]["code"]) == ("id 1", "PCDC701")
+
+
+def test_keys_that_are_not_read_are_named_in_one_warning(answer, tmp_path):
+    path = tmp_path / "texts.jsonl"
+    path.write_text('{"context": "a", "tag": 1, "expected": {}}\n' * 3, encoding="utf-8")
+    done = answer("--contexts", path)
+    assert (done.exit_code, done.stderr.count("PCDC728"), '"tag"' in done.stderr) == (0, 1, True)
+    assert "expected" not in done.stderr.splitlines()[0]
+
+
+def test_a_file_of_nothing_but_mistakes_is_not_read_to_its_end(answer, tmp_path):
+    path = tmp_path / "texts.jsonl"
+    path.write_text("oops\n" * 1500, encoding="utf-8")
+    done = answer("--contexts", path)
+    assert (done.exit_code, done.stdout, done.stderr.count("error[")) == (1, "", 1000)
+
+
+def test_an_empty_file_is_answered_by_nothing(answer, tmp_path):
+    (tmp_path / "texts.jsonl").write_text("")
+    done = answer("--contexts", tmp_path / "texts.jsonl")
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("cut", [1, 40, 75, 500])
+def test_a_torn_last_line_is_cut_and_answered_again(answer, given, tmp_path, cut):
+    whole, out = tmp_path / "whole.jsonl", tmp_path / "answers.jsonl"
+    answer("--contexts", given, "--out", whole)
+    data = whole.read_bytes().splitlines(keepends=True)
+    out.write_bytes(b"".join(data[:5]) + data[5][:cut])
+    assert answer("--contexts", given, "--out", out).exit_code == 0
+    assert out.read_bytes().startswith(b"".join(data[:5]))
+    same(records(out.read_text(encoding="utf-8")), records(whole.read_text(encoding="utf-8")))
+
+
+def test_a_finished_file_is_left_as_it_is_and_more_texts_are_added_to_it(answer, given, tmp_path):
+    out = tmp_path / "answers.jsonl"
+    answer("--contexts", given, "--out", out)
+    before = out.read_bytes()
+    assert answer("--contexts", given, "--out", out).exit_code == 0
+    assert out.read_bytes() == before
+    given.write_text(lines([*TEXTS, "one more"]), encoding="utf-8")
+    assert answer("--contexts", given, "--out", out).exit_code == 0
+    assert out.read_bytes().startswith(before)
+    assert len(records(out.read_text(encoding="utf-8"))) == 25
+
+
+@pytest.mark.parametrize(
+    "changed", ["rule", "temperature", "fields", "a text", "an id", "fewer texts", "order"]
+)
+def test_answers_of_another_run_are_refused_and_stay_as_they_are(answer, given, tmp_path, changed):
+    out = tmp_path / "answers.jsonl"
+    answer("--contexts", given, "--out", out)
+    before = out.read_bytes()
+    texts = {
+        "a text": [*TEXTS[:3], "other", *TEXTS[4:]],
+        "fewer texts": TEXTS[:-1],
+        "order": TEXTS[::-1],
+    }.get(changed, TEXTS)
+    content = lines(texts)
+    given.write_text(
+        content.replace('"id 7"', '"id seven"') if changed == "an id" else content, encoding="utf-8"
+    )
+    more = {
+        "rule": ["--scoring", "trie"],
+        "temperature": ["--temperature", "1"],
+        "fields": ["--fields", "urgent"],
+    }
+    done = answer("--contexts", given, "--out", out, *more.get(changed, []))
+    assert (done.exit_code, "PCDC713" in done.stderr) == (2, True)
+    assert out.read_bytes() == before
+
+
+@pytest.mark.parametrize("content", [b"something else\n", b'{"key": "x"}\n', b"PK"])
+def test_a_file_of_another_kind_is_refused_and_stays_as_it_is(answer, given, tmp_path, content):
+    out = tmp_path / "answers.jsonl"
+    out.write_bytes(content)
+    done = answer("--contexts", given, "--out", out)
+    assert (done.exit_code, "PCDC711" in done.stderr) == (2, True)
+    assert out.read_bytes() == content
+
+
+def test_the_texts_themselves_are_never_written_over(answer, given):
+    before = given.read_bytes()
+    assert answer("--contexts", given, "--out", given).exit_code == 2
+    assert given.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--text", "x", "--contexts", "a.jsonl"], "either --context or --text or --contexts"),
+        (["--context", "-", "--contexts", "a.jsonl"], "either --context or --text or --contexts"),
+        (["--text", "x", "--out", "a.jsonl"], "--out keeps the answers of --contexts"),
+        (["--contexts", "a.jsonl", "--threshold", "0.5"], "--threshold marks rows of a table"),
+        (["--contexts", "a.csv"], "PCDC710"),
+        (["--contexts", "nowhere.jsonl"], "PCDC101"),
+        (["--contexts", "-", "--fields", "nope"], "PCDC705"),
+    ],
+)
+def test_a_wrong_call_is_refused(program, artifact, tiny, arguments, said):
+    done = program("run", artifact, "--model", tiny, *arguments, input='"x"\n')
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in " ".join(done.stderr.split())
+
+
+def started(artifact, tiny, given, out):
+    command = [
+        *PROGRAM,
+        "run",
+        str(artifact),
+        "--model",
+        str(tiny),
+        "--contexts",
+        str(given),
+        "--out",
+        str(out),
+    ]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, env=ENVIRONMENT, stdin=pipe, stdout=pipe, stderr=pipe)
+    while not (out.exists() and out.stat().st_size) and process.poll() is None:
+        time.sleep(0.002)
+    return process
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_was_ended_goes_on_to_the_same_file(answer, artifact, tiny, given, tmp_path, end):
+    given.write_text(lines(TEXTS * 8), encoding="utf-8")
+    out, whole = tmp_path / "answers.jsonl", tmp_path / "whole.jsonl"
+    with started(artifact, tiny, given, out) as process:
+        os.kill(process.pid, end)
+        _, stderr = process.communicate()
+    assert process.returncode == {signal.SIGKILL: -9, signal.SIGINT: 130, signal.SIGTERM: 143}[end]
+    assert b"Traceback" not in stderr
+    if end != signal.SIGKILL:
+        assert b"the same command goes on from there" in stderr
+        assert out.read_bytes().endswith(b"\n")
+    before = out.read_bytes().splitlines(keepends=True)
+    assert 0 < len(before) < 192
+    assert [answer("--contexts", given, "--out", path).exit_code for path in (out, whole)] == [0, 0]
+    assert out.read_bytes().startswith(b"".join(line for line in before if line.endswith(b"\n")))
+    same(records(out.read_text(encoding="utf-8")), records(whole.read_text(encoding="utf-8")))
+
+
+def test_two_runs_never_write_one_file(answer, artifact, tiny, given, tmp_path):
+    given.write_text(lines(TEXTS * 8), encoding="utf-8")
+    with started(artifact, tiny, given, tmp_path / "answers.jsonl") as process:
+        done = answer("--contexts", given, "--out", tmp_path / "answers.jsonl")
+        process.kill()
+    assert (done.exit_code, "in use by another `pcdc run`" in done.stderr) == (2, True)
