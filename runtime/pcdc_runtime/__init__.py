@@ -1,6 +1,6 @@
 """The lean half of pcdc: load an artifact, answer its fields for a context.
 
-Importing this package needs no MLX; `load`, `Engine`, `Engines`, `LoadedModel` and `open_model` import it
+Importing this package loads its errors and nothing more, neither MLX nor numpy; every other name is loaded
 when first used.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .calibration import CalibratedThreshold, calibration_path, read_thresholds
 from .errors import (
     ArtifactError,
     CalibrationError,
@@ -29,12 +28,13 @@ from .errors import (
     UnknownFieldError,
     UnknownScoringError,
 )
-from .result import AppliedCalibration, FieldResult, Result, Route
 
 if TYPE_CHECKING:
+    from .calibration import CalibratedThreshold, calibration_path, read_thresholds
     from .engine import Engine, load
     from .engines import Engines
     from .loaded import LoadedModel, open_model
+    from .result import AppliedCalibration, FieldResult, Result, Route
 
 __all__ = [
     "AppliedCalibration",
@@ -70,9 +70,30 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in ("Engine", "Engines", "LoadedModel", "load", "open_model"):
-        from . import engine
+# Where each name that is loaded on first use lives.
+_HOMES = {
+    "AppliedCalibration": "result",
+    "CalibratedThreshold": "calibration",
+    "Engine": "engine",
+    "Engines": "engines",
+    "FieldResult": "result",
+    "LoadedModel": "loaded",
+    "Result": "result",
+    "Route": "result",
+    "calibration_path": "calibration",
+    "load": "engine",
+    "open_model": "loaded",
+    "read_thresholds": "calibration",
+}
 
-        return getattr(engine, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

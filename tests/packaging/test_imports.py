@@ -29,6 +29,7 @@ ONLY_IN = {
     "matplotlib": "evaluation bench",
     "pcd_rlcd": "bench",
 }
+SLOW = {"mlx", "mlx_lm", "transformers", "tokenizers", "jsonschema", "watchdog", "numpy", "msgpack"}
 EVAL = {"llguidance", "scipy", "sklearn", "threadpoolctl", "matplotlib"}
 
 
@@ -199,8 +200,21 @@ def test_loading_the_whole_compiler_loads_no_mlx():
 
 @pytest.mark.parametrize("package", SOURCES)
 def test_importing_a_package_alone_loads_nothing_slow(package):
-    slow = {"mlx", "mlx_lm", "transformers", "jsonschema", "watchdog", "typer"}
-    assert loaded_by(f"import {package}").isdisjoint(slow)
+    assert loaded_by(f"import {package}").isdisjoint({*SLOW, "typer"})
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["build", "--help"], ["run", "--help"], ["--version"]])
+def test_help_loads_nothing_that_only_work_needs(arguments):
+    code = f"""
+        import sys
+        sys.argv = {["pcdc", *arguments]}
+        from pcdc.__main__ import main
+        try:
+            main()
+        except SystemExit as exit:
+            assert not exit.code, exit.code
+    """
+    assert loaded_by(textwrap.dedent(code)).isdisjoint(SLOW)
 
 
 def test_every_command_starts_without_what_only_an_evaluation_needs():
