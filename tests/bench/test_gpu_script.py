@@ -92,8 +92,9 @@ def test_a_rehearsal_runs_the_whole_script(tmp_path):
         assert f"## {name}" in done.stdout
         (scenario,) = found["scenarios"]
         assert [method for method in scenario["methods"] if "error" in method] == []
-        ours, branches, tokens, many = scenario["methods"]
+        ours, longer, branches, tokens, many = scenario["methods"]
         assert ours["passes"] <= 2
+        assert longer["positions"] > ours["positions"]
         assert ours["passes"] < branches["passes"] < tokens["passes"]
         assert many["positions"] > ours["positions"]
         assert scenario["floor_data"]["floor_ms"] > 0
