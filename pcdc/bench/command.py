@@ -51,6 +51,11 @@ class Options:
     minutes: float
     out: Path | None = None
 
+    @property
+    def folders(self) -> bool:
+        """Whether the model may be a folder: what an artifact names must not choose a path here."""
+        return self.model is not None
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -72,13 +77,13 @@ def run(options: Options, watch: Watch, show: Show, begin: Callable[[str], None]
 
     until = perf_counter() + 60 * options.minutes
     name = options.model or model_of(options.scenarios)
-    chosen = places(options, cached_target(name))
+    chosen = places(options, cached_target(name, options))
     methods = entries()
     done: list[dict[str, Any]] = []
     problems: list[Diagnostic] = []
     ended_by: KeyboardInterrupt | None = None
     watch("loading the model")
-    with open_model(name) as loaded:
+    with open_model(name, folders=options.folders) as loaded:
         machine = describe(loaded)
         begin(line(machine))
         try:
@@ -123,12 +128,12 @@ def model_of(scenarios: Sequence[str]) -> str:
     return codec.read(artifacts[0]).model if artifacts else DEFAULT
 
 
-def cached_target(name: str) -> Callable[[], Target]:
+def cached_target(name: str, options: Options) -> Callable[[], Target]:
     """What gives the target that a model's schemas are compiled for, loaded when it is first wanted."""
 
     @cache
     def target() -> Target:
-        found, problems = load_target(resolve(name, weights=False))
+        found, problems = load_target(resolve(name, weights=False, folders=options.folders))
         if found is None:
             raise SchemaError(problems)
         return found

@@ -32,11 +32,11 @@ def run_floors(
     problems: list[Diagnostic] = []
     ended_by: KeyboardInterrupt | None = None
     watch("loading the model")
-    with open_model(name) as loaded:
+    with open_model(name, folders=options.folders) as loaded:
         machine = describe(loaded)
         begin(line(machine))
         try:
-            for place in places(options, cached_target(name)):
+            for place in places(options, cached_target(name, options)):
                 if perf_counter() > until:
                     show(f"{place.title}: not measured, the time is up\n")
                     done.append({"place": place.name, "missing": "the time was up"})

@@ -64,7 +64,7 @@ class Place:
 def shipped(name: str, target: GetTarget) -> Place:
     """A scenario of TITLES."""
     # Triage writes hundreds of tokens, tariff has hundreds of candidates.
-    weight = 4.0 if name in ("support_triage", "tariff_classification") else 1.5
+    weight = 8.0 if name in ("support_triage", "tariff_classification") else 2.5
     return Place(name, TITLES[name], weight, partial(_shipped, name, target))
 
 

@@ -101,6 +101,13 @@ def test_a_baseline_that_cannot_be_imported_is_named(pcdc, artifact, tiny, ticke
     assert "llguidance cannot be imported" in line
 
 
+def test_an_artifact_chooses_no_folder_of_this_machine(pcdc, artifact, tiny, ticket, monkeypatch):
+    monkeypatch.chdir(tiny.parent)
+    done = pcdc("bench", "--scenario", artifact, "--context", ticket)
+    assert done.exit_code == 2
+    assert "PCDC401" in done.stderr
+
+
 def test_a_definition_is_compiled_for_the_model(pcdc, tiny, ticket, tmp_path):
     definition = tmp_path / "mail.json"
     definition.write_text(json.dumps({"urgent": {"type": "boolean", "description": "Is it?"}}), "utf-8")
