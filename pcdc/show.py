@@ -53,7 +53,7 @@ def result_table(result: Result, threshold: float | None, *, terminal: bool) -> 
             name,
             json.dumps(field.value, ensure_ascii=False),
             f"{field.prob:.4f}",
-            "-" if field.legal_mass is None else f"{field.legal_mass:.4f}",
+            _legal_mass(field),
             f"{field.margin:.2f}",
             _note(field, threshold),
         ]
@@ -61,15 +61,24 @@ def result_table(result: Result, threshold: float | None, *, terminal: bool) -> 
     ]
     header = ["field", "value", "probability", "legal mass", "margin", "note"]
     heat = "" if result.temperature == 1 else f"temperature {result.temperature:g}, "
+    pruned = "" if result.pruning is None else f"pruned within {result.pruning:g}, "
     count = sum(field.calibration is not None for field in result.answers)
     calibrated = f"calibrated: {count} of {len(result.answers)} fields" if count else "uncalibrated"
     run = (
         f"prefill {result.prefill_ms:.1f} ms, tree pass {result.suffix_eval_ms:.1f} ms, "
         f"{result.sequential_forward_passes} passes, {result.nodes} nodes, "
-        f"{result.context_tokens} context tokens, scoring {result.scoring}, {heat}{calibrated}, "
+        f"{result.context_tokens} context tokens, scoring {result.scoring}, {heat}{pruned}{calibrated}, "
         f"artifact {result.artifact_digest[:12]}, model {result.model}\n"
     )
     return table(header, rows, terminal=terminal) + run
+
+
+def _legal_mass(field: FieldResult) -> str:
+    """Marked where what pruning left out could change what is shown of it."""
+    if field.legal_mass is None:
+        return "-"
+    shown, most = (f"{mass:.4f}" for mass in (field.legal_mass, field.legal_mass + field.legal_mass_slack))
+    return shown if shown == most else f">={shown}"
 
 
 def _note(field: FieldResult, threshold: float | None) -> str:

@@ -76,6 +76,12 @@ def run(
             "--temperature", help="The artifact's or the calibration's unless given; replaces both."
         ),
     ] = None,
+    prune: Annotated[
+        float | None,
+        typer.Option(
+            "--prune", metavar="BOUND", help="Leave out what shifts no probability by more, as 1e-4."
+        ),
+    ] = None,
     fields: Annotated[
         list[str] | None,
         typer.Option("--fields", help="Only these, separated by commas; repeatable; all unless given."),
@@ -102,6 +108,8 @@ def run(
         raise typer.BadParameter("--out keeps the answers of --contexts")
     if contexts is not None and threshold is not None:
         raise typer.BadParameter("--threshold marks rows of a table, and --contexts prints none")
+    if contexts is not None and prune is not None:
+        raise typer.BadParameter("--prune is for one text, and --contexts answers many")
     if fields and not any(_split(part) for part in fields):
         raise typer.BadParameter("--fields names no field; name some, or leave it out for all")
     from pcdc_runtime import load
@@ -120,7 +128,7 @@ def run(
     body = text if text is not None else read_context(str(context))
     with opened() as engine:
         names = wanted([field.name for field in engine.artifact.fields])
-        result = engine.run(body, fields=names, scoring=rule, temperature=temperature)
+        result = engine.run(body, fields=names, scoring=rule, temperature=temperature, prune=prune)
     for note in notes_of(result):
         typer.echo(note, err=True)
     if as_json:

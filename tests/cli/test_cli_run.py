@@ -79,11 +79,27 @@ def test_fields_scoring_and_temperature_are_passed_on(pcdc, artifact, tiny):
     assert (result["scoring"], result["temperature"]) == ("identify", 2.0)
 
 
+def test_a_bound_of_pruning_is_passed_on_and_told(pcdc, artifact, tiny):
+    asked = ["run", artifact, "--model", tiny, "--text", "x", "--prune", "1e-3"]
+    assert json.loads(pcdc(*asked, "--json").stdout)["pruning"] == 1e-3
+    assert ", scoring joint, pruned within 0.001, uncalibrated, " in pcdc(*asked).stdout.splitlines()[-1]
+
+
+def test_a_legal_mass_that_pruning_leaves_open_is_marked():
+    closed, open_ = answer(legal_mass=0.25), answer(legal_mass=0.25, legal_mass_slack=0.01, pruned=3)
+    assert " 0.2500 " in result_table(result_of(closed), None, terminal=False)
+    assert " >=0.2500 " in result_table(result_of(open_), None, terminal=False)
+
+
 @pytest.mark.parametrize(
     ("arguments", "exit_code", "said"),
     [
         (["--text", "x", "--temperature", "0"], 2, "PCDC703"),
         (["--text", "x", "--temperature", "nan"], 2, "PCDC703"),
+        (["--text", "x", "--prune", "0"], 2, "PCDC709"),
+        (["--text", "x", "--prune", "nan"], 2, "PCDC709"),
+        (["--text", "x", "--prune", "1e-4", "--scoring", "trie"], 2, "PCDC709"),
+        (["--contexts", "x.jsonl", "--prune", "1e-4"], 2, "--prune is for one text"),
         (["--text", "x", "--fields", "nope"], 2, "PCDC705"),
         (["--text", "x", "--fields", "urgnt"], 2, "did you mean 'urgent'?"),
         (["--text", "x", "--fields", ""], 2, "--fields names no field"),
