@@ -4,7 +4,9 @@ import json
 
 import pytest
 
+from pcdc.bench.command import Options
 from pcdc.bench.floor import HEAD, PYTHON, TREE
+from pcdc.bench.floors import run_floors
 from pcdc.bench.profile import KINDS
 
 
@@ -37,3 +39,12 @@ def test_a_floor_has_no_files(pcdc, asked, tmp_path):
     assert done.exit_code == 2
     assert "--out" in done.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_places_that_no_time_is_left_for_are_named(tiny):
+    options = Options(model=str(tiny), scenarios=("fraud_routing",), contexts=(), axes=(), minutes=0)
+    told = []
+    outcome = run_floors(options, lambda what: None, told.append, lambda machine: None)
+    assert "Fintech fraud routing: not measured" in told[0]
+    assert outcome.report["places"] == [{"place": "fraud_routing", "missing": "the time was up"}]
+    assert outcome.problems == ()
