@@ -27,7 +27,7 @@ def describe(loaded: LoadedModel) -> dict[str, str | int | None]:
     versions = {f"version_{name}": _version(name) for name in PACKAGES}
     return {
         "processor": _processor(),
-        "cores": _cores(),
+        "cores": cores(),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         "version_pcdc": __version__,
@@ -62,7 +62,7 @@ def _processor() -> str:
     return platform.processor() or platform.machine() or "unknown"
 
 
-def _cores() -> int | None:
+def cores() -> int | None:
     """Those that this process may use."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count()
 
