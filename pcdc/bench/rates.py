@@ -32,6 +32,8 @@ BLOCKS = ((32, 512), (64, 1024), (128, 512))
 """Rows and columns of attention that are tried beside the whole."""
 ELEMENTS = 1 << 20
 PIECE = 1 << 15
+TILE = 2048
+"""Tokens of the vocabulary whose logits stay in a cache."""
 
 
 @dataclass(frozen=True)
@@ -100,11 +102,17 @@ def _products_rate(mx: Any, shape: ModelShape, dtype: Any, rows: int, clock: Clo
 
 
 def _head_rate(mx: Any, shape: ModelShape, dtype: Any, rows: int, clock: Clock) -> float:
-    """The output head on as many of the rows as keep its logits within 64 MB."""
+    """The output head on as many of the rows as keep its logits within 64 MB, whole and in tiles."""
     head = shape.head
     rows = max(1, min(rows, 2**24 // head.outputs))
-    seconds = _product_seconds(mx, (rows, head.inputs), (head.outputs, head.inputs), dtype, clock)
-    return rows * head.flops / seconds
+    return max(
+        2
+        * rows
+        * head.inputs
+        * outputs
+        / _product_seconds(mx, (rows, head.inputs), (outputs, head.inputs), dtype, clock)
+        for outputs in {head.outputs, min(head.outputs, TILE)}
+    )
 
 
 def _product_seconds(
