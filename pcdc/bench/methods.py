@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+import numpy as np
 from pcdc_runtime.artifact import Artifact
 from pcdc_runtime.errors import ExtraMissingError
+from pcdc_runtime.rules import rule_bit
 
 from .measured import Method
 from .ours import WAYS, Way
@@ -55,7 +57,8 @@ def _steps_of(way: Way) -> Callable[[Artifact], float]:
         if way.one_by_one:
             return 2.0 * len(artifact.fields)
         head = len(artifact.prompt.head) if way.cold else 0
-        return (head + len(artifact.nodes.token)) / WIDTH + 2
+        nodes = int(np.count_nonzero(artifact.nodes.reads & rule_bit(way.rule)))
+        return (head + nodes) / WIDTH + 2
 
     return steps
 

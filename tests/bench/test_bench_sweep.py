@@ -9,6 +9,7 @@ from pcdc_runtime.errors import TokenizerError
 from pcdc_runtime.models import ModelFiles
 from pcdc_runtime.tokenizer import encode_text
 
+from pcdc.bench.methods import entries
 from pcdc.bench.scenarios import TITLES, shipped, sweep
 from pcdc.bench.sweep import AXES, Labels, Point, compile_point, context_tokens, text_of
 from pcdc.prompt import load_target
@@ -83,6 +84,13 @@ def test_the_shipped_scenarios_are_those_of_the_reference(smollm2):
 def test_many_texts_are_all_different(smollm2, count):
     texts = shipped("code_audit", lambda: smollm2).open().many(count)
     assert len(texts) == len(set(texts)) == count
+
+
+def test_what_computes_less_is_foreseen_to_take_less(smollm2):
+    artifact, _ = compile_point(Point(length=4), smollm2)
+    steps = {entry.key: entry.steps(artifact) for entry in entries()}
+    assert steps["ours-identify-warm"] < steps["ours-joint-warm"] < steps["ours-joint-cold"]
+    assert steps["llguidance"] < steps["free"]
 
 
 @pytest.fixture(scope="module")
