@@ -5,8 +5,9 @@ probability of every path that leads on, and with it the most that all choices b
 says which of these nodes must be run so that no probability is off by the bound and the winner is exact.
 They are run with all that is below them, in one pass for all fields, which hangs them under the nodes of
 the first. Before that pass little of a field's weight may be known, so that it takes an expected one; where
-the real one then turns out too small for what was dropped, another pass runs the rest. With temperatures
-from 1 up that is the last one: known weight only grows, potentials only shrink.
+the real one then turns out too small for what was dropped, another pass runs the rest. At temperature 1
+that is the last one: known weight only grows, and potentials stay. At others a potential may grow with what
+is known of its choices, and one more pass follow; each runs what it is for to the end.
 
 Under `trie` the probability of a path bounds what is below it as well; it is refused because its legal mass
 needs nodes that no score does, and what it is there for is to show the published method as it is.
