@@ -57,8 +57,13 @@ def test_the_embedded_model_answers_as_its_plain_forwards_do(examples):
     oracle = plain_oracle(files.folder)
     with Engine(artifact, open_model(DEFAULT)) as engine:
         results = [engine.run(context) for context in CONTEXTS]
+        many = list(engine.run_many(CONTEXTS))
     # The head, examples and all, is computed when the engine starts: a request pays for its own text.
     assert all(result.head_cached >= len(artifact.prompt.head) for result in results)
+    assert [one.contexts for one in many] == [len(CONTEXTS)] * len(CONTEXTS)
+    for one, result in zip(many, results, strict=True):
+        for a, b in zip(one.answers, result.answers, strict=True):
+            assert np.abs(np.subtract(a.log_scores, b.log_scores)).max() < 1e-4
     for context, result in zip(CONTEXTS, results, strict=True):
         worst = largest_difference(artifact, result, oracle, context)
         print(f"largest difference from brute force: {worst:.1e} nats")
