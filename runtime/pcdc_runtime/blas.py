@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from pathlib import Path
 
 logger = logging.getLogger("pcdc_runtime")
 
+THREAD_VARIABLES = ("MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
 OPENBLAS = ("libopenblas.so.0", "libopenblas.so")
 
 
@@ -68,6 +70,17 @@ def candidates() -> Iterator[tuple[str, str]]:
         if file.name.startswith("libmkl_rt.so")
     )
     yield from (("openblas", path) for path in OPENBLAS)
+
+
+@cache
+def threads() -> int:
+    """How many threads a BLAS uses here: what its environment variables say, else one per usable core."""
+    for name in THREAD_VARIABLES:
+        value = os.environ.get(name, "")
+        if value.isdecimal() and int(value):
+            return int(value)
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def _has_cpu_build() -> bool:

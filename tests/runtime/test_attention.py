@@ -27,8 +27,10 @@ def normal(*shape):
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("rows", [1, 7, 64, 1000])
-def test_blocks_attend_as_the_masked_call_does(shape, rows, monkeypatch):
+@pytest.mark.parametrize("at_once", [1, 5000, 10**9])
+def test_blocks_attend_as_the_masked_call_does(shape, rows, at_once, monkeypatch):
     monkeypatch.setattr(tree, "ROWS", rows)
+    monkeypatch.setattr(attention, "SCORES", at_once)
     parents, start = SHAPES[shape]
     slots = Slots.empty().branched(parents)
     stop = len(slots)
@@ -85,6 +87,64 @@ def test_log_sum_exp_keeps_what_is_not_finite_in_its_row():
     assert found[1] == -np.inf
     assert found[2] == np.inf
     assert np.isnan(found[3])
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 8])
+def test_any_number_of_threads_computes_the_same(count, monkeypatch):
+    slots = Slots.empty().branched(WIDE)
+    gate, x, logits = normal(2, 90, 40), normal(2, 90, 40), normal(70, 300)
+    queries, keys = normal(1, 6, len(slots), 8), normal(1, 2, len(slots), 8)
+
+    def everything():
+        blocks = slots.blocks(0, len(slots))
+        attended = np.array(attention.attend(queries, keys, keys, 0.4, blocks))
+        return attended, np.array(exponential.swiglu(gate, x)), exponential.logsumexp(logits)
+
+    monkeypatch.setattr(exponential, "threads", lambda: 1)
+    alone = everything()
+    monkeypatch.setattr(exponential, "threads", lambda: count)
+    monkeypatch.setattr(exponential, "SHARE", 7)
+    assert all((a == b).all() for a, b in zip(alone, everything(), strict=True))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 7, 100])
+@pytest.mark.parametrize("count", [1, 2, 3, 8])
+def test_the_ranges_of_all_threads_are_every_row_once(rows, count, monkeypatch):
+    monkeypatch.setattr(exponential, "threads", lambda: count)
+    monkeypatch.setattr(exponential, "SHARE", 1)
+    seen = np.zeros(rows, dtype=int)
+
+    def work(low, high):
+        assert high > low
+        seen[low:high] += 1
+
+    exponential.by_rows(work, rows, 5)
+    assert (seen == 1).all()
+
+
+def test_what_fails_in_a_thread_fails_the_call(monkeypatch):
+    monkeypatch.setattr(exponential, "threads", lambda: 2)
+    monkeypatch.setattr(exponential, "SHARE", 1)
+
+    def work(low, high):
+        if low:
+            raise MemoryError
+
+    with pytest.raises(MemoryError):
+        exponential.by_rows(work, 10, 10)
+
+
+def test_an_ending_interpreter_starts_no_thread_and_still_answers(monkeypatch):
+    class Ended:
+        def submit(self, *_):
+            raise RuntimeError("cannot schedule new futures after interpreter shutdown")
+
+    monkeypatch.setattr(exponential, "threads", lambda: 2)
+    monkeypatch.setattr(exponential, "SHARE", 1)
+    monkeypatch.setattr(exponential, "_pool", Ended)
+    seen = []
+    exponential.by_rows(lambda low, high: seen.append((low, high)), 10, 10)
+    assert sorted(seen) == [(0, 5), (5, 10)]
 
 
 @pytest.fixture

@@ -113,3 +113,18 @@ def test_only_one_module_of_the_runtime_imports_mlx_itself():
     folder = Path(blas.__file__).parent
     found = {f.name for f in folder.glob("*.py") if re.search(r"(?m)^\s*(import|from) mlx\b", f.read_text())}
     assert found == {"fast_mlx.py"}
+
+
+def test_threads_are_those_of_the_blas(monkeypatch):
+    for name in blas.THREAD_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    assert blas.threads.__wrapped__() == cores
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert blas.threads.__wrapped__() == 3
+    monkeypatch.setenv("MKL_NUM_THREADS", "2")
+    assert blas.threads.__wrapped__() == 2
+    monkeypatch.setenv("MKL_NUM_THREADS", "many")
+    assert blas.threads.__wrapped__() == 3
+    monkeypatch.setenv("OMP_NUM_THREADS", "0")
+    assert blas.threads.__wrapped__() == cores
