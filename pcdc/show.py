@@ -62,11 +62,14 @@ def result_table(result: Result, threshold: float | None, *, terminal: bool) -> 
     header = ["field", "value", "probability", "legal mass", "margin", "note"]
     heat = "" if result.temperature == 1 else f"temperature {result.temperature:g}, "
     pruned = "" if result.pruning is None else f"pruned within {result.pruning:g}, "
-    count = sum(field.calibration is not None for field in result.answers)
-    calibrated = f"calibrated: {count} of {len(result.answers)} fields" if count else "uncalibrated"
+    fitted = sum(field.calibration is not None for field in result.answers)
+    calibrated = f"calibrated: {fitted} of {len(result.answers)} fields" if fitted else "uncalibrated"
+    # A short text goes through the model together with the tree.
+    apart = f"prefill {result.prefill_ms:.1f} ms, tree pass" if result.prefill_ms else "prefill and tree pass"
+    count = result.sequential_forward_passes
     run = (
-        f"prefill {result.prefill_ms:.1f} ms, tree pass {result.suffix_eval_ms:.1f} ms, "
-        f"{result.sequential_forward_passes} passes, {result.nodes} nodes, "
+        f"{apart} {result.suffix_eval_ms:.1f} ms, "
+        f"{count} {'pass' if count == 1 else 'passes'}, {result.nodes} nodes, "
         f"{result.context_tokens} context tokens, scoring {result.scoring}, {heat}{pruned}{calibrated}, "
         f"artifact {result.artifact_digest[:12]}, model {result.model}\n"
     )

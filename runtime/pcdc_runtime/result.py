@@ -57,9 +57,9 @@ class FieldResult:
     log_scores: tuple[float, ...] = field(repr=False)
     calibration: AppliedCalibration | None = None
     calibration_dropped: str = ""
-    pruned: int = 0
-    prune_bound: float = 0.0
-    legal_mass_slack: float = 0.0
+    pruned: int = field(default=0, repr=False)
+    prune_bound: float = field(default=0.0, repr=False)
+    legal_mass_slack: float = field(default=0.0, repr=False)
 
     def _telemetry(self) -> dict[str, Any]:
         return {

@@ -42,6 +42,16 @@ def opening(artifact, tiny, monkeypatch, tmp_path):
         yield opened
 
 
+def alike(one, other):
+    """Whether two computations of one text agree; its last digits depend on what was in the same forward."""
+    return all(
+        np.allclose(a.log_scores, b.log_scores, atol=1e-4)
+        and math.isclose(a.legal_mass, b.legal_mass, abs_tol=1e-4)
+        for rule in RULES
+        for a, b in zip(one.fields[rule], other.fields[rule], strict=True)
+    )
+
+
 def scored(artifact, texts, opening, path, **more):
     with Kept(path) as kept:
         return measure(artifact, texts, opening, kept, ignore, "data", **more)
@@ -71,7 +81,7 @@ def test_a_torn_last_line_is_dropped_and_computed_again(artifact, opening, tmp_p
     path.write_bytes(path.read_bytes()[:-cut])
     again = scored(artifact, TEXTS, opening, path)
     assert Counting.computed == len(TEXTS) + 1
-    assert [one.fields for one in again] == [one.fields for one in first]
+    assert all(map(alike, again, first))
     assert len([json.loads(line) for line in path.read_bytes().splitlines()]) == len(TEXTS)
 
 
@@ -92,7 +102,8 @@ def test_a_record_that_somebody_spoilt_is_computed_again(artifact, opening, tmp_
     spoil(record)
     path.write_text(json.dumps(record) + "\n", encoding="utf-8")
     (again,) = scored(artifact, TEXTS[:1], opening, path)
-    assert (again.fields, Counting.computed) == (first[0].fields, 2)
+    assert Counting.computed == 2
+    assert alike(again, first[0])
 
 
 def test_another_text_rule_artifact_or_weight_is_another_record(artifact, opening, tmp_path):
@@ -190,7 +201,8 @@ def test_a_record_with_a_value_that_no_run_gives_is_computed_again(artifact, ope
     inner[last] = "HERE"
     path.write_text(json.dumps(record).replace('"HERE"', value) + "\n", encoding="utf-8")
     (again,) = scored(artifact, TEXTS[:1], opening, path)
-    assert (again.fields, Counting.computed) == (first[0].fields, 2)
+    assert Counting.computed == 2
+    assert alike(again, first[0])
 
 
 @pytest.mark.parametrize(
