@@ -154,10 +154,11 @@ class TableSequence:
         assert 0 <= length <= self.length
         del self.slots[length:]
 
-    def logits(self, hidden: mx.array, rows: Sequence[int]) -> mx.array:
+    def logits(self, hidden: mx.array, rows: Sequence[int], ids: np.ndarray | None = None) -> mx.array:
         paths = [self.path(int(hidden[row].item())) for row in rows]
         self.model.rows_read += paths
-        return mx.array(np.array([self.model.rule(path) for path in paths], dtype=np.float32))
+        whole = np.array([self.model.rule(path) for path in paths], dtype=np.float32)
+        return mx.array(whole if ids is None else whole[:, ids])
 
     def path(self, slot: int) -> Path:
         tokens: list[int] = []

@@ -6,7 +6,6 @@ as its `offset`, and the tree mask from `make_mask`. The sliding window of a lay
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,6 +16,7 @@ import numpy as np
 from .artifact import Ints
 from .errors import ModelNotSupportedError
 from .fast_mlx import Module, mx
+from .head import Head
 from .model import KVPart
 from .tree import CHUNK, Block, Slots, chunks
 from .wiring import forest_pass, wire
@@ -53,9 +53,7 @@ class MlxModel:
         self.language = language
         self.trunk = _wire(name, language)
         wire(language)
-        # A view of the same weights whose trunk passes its input through: the family's own head.
-        self.head = copy.copy(language)
-        setattr(self.head, _trunk_key(name, language), _Through(self.trunk))
+        self.head = Head(language, _trunk_key(name, language))
         self.logits_width, self.dtype, self.kv_layout = _probe(self)
         self.kv_bytes_per_token = sum(part.bytes_per_token for layer in self.kv_layout for part in layer)
 
@@ -139,10 +137,12 @@ class MlxSequence:
             mx.eval(*layer.state)
         self._slots = self._slots.chained(length)
 
-    def logits(self, hidden: mx.array, rows: Sequence[int]) -> mx.array:
-        """Logits of those rows of `hidden` by the family's own head, float32 [len(rows), logits_width]."""
-        out: mx.array = self._model.head(hidden[mx.array(list(rows), dtype=mx.int32)][None])
-        return out[0].astype(mx.float32)
+    def logits(self, hidden: mx.array, rows: Sequence[int], ids: Ints | None = None) -> mx.array:
+        """Logits of those rows of `hidden` by the family's own head, float32 [len(rows), logits_width].
+
+        With `ids`, only those columns.
+        """
+        return self._model.head(hidden[mx.array(list(rows), dtype=mx.int32)], ids)
 
     def _reserve(self, slots: int) -> None:
         if slots <= self.capacity:
@@ -276,19 +276,6 @@ class PerTokenRope(Module):
         return rotated.transpose(2, 1, 0, 3)
 
 
-class _Through:
-    """Stands where a trunk was: gives its input back, and the trunk's attributes."""
-
-    def __init__(self, trunk: Module) -> None:
-        self._trunk = trunk
-
-    def __call__(self, inputs: mx.array, *_args: Any, **_kwargs: Any) -> mx.array:
-        return inputs
-
-    def __getattr__(self, key: str) -> Any:
-        return getattr(self._trunk, key)
-
-
 def _trunk_key(name: str, language: Module) -> str:
     for key in TRUNKS:
         if key in language:
@@ -343,6 +330,7 @@ def _probe(model: MlxModel) -> tuple[int, str, tuple[tuple[KVPart, ...], ...]]:
     limit = PROBE_TOLERANCE.get(dtype, PROBE_TOLERANCE_HALF)
     if not worst <= limit:
         raise _drift(model.name, f"scores a tree {worst:.3g} nats off its own plain forward (limit {limit})")
+    model.head.prove(hidden, tree, limit)
     return width, dtype, sequence.layout
 
 

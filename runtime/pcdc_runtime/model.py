@@ -123,8 +123,11 @@ class KVSequence(Protocol):
         """
         ...
 
-    def logits(self, hidden: Hidden, rows: Sequence[int]) -> mx.array:
-        """Logits of those rows of `hidden` by the family's own head, float32 [len(rows), logits_width]."""
+    def logits(self, hidden: Hidden, rows: Sequence[int], ids: Ints | None = None) -> mx.array:
+        """Logits of those rows of `hidden` by the family's own head, float32 [len(rows), logits_width].
+
+        With `ids`, only those columns.
+        """
         ...
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -73,6 +74,13 @@ class Plan:
     def reads_vocabulary(self) -> bool:
         """Whether the rule needs a log-sum-exp over the whole vocabulary for any pick."""
         return self.rule != "trie" or self.mass is not None
+
+    @cached_property
+    def wanted(self) -> Ints | None:
+        """The token ids whose logits some pick reads, sorted; None where a pick needs the whole row."""
+        if self.reads_vocabulary:
+            return None
+        return np.unique(np.concatenate([self.edge_token, *(end.ids for end in self.ends)]))
 
 
 def make_plans(

@@ -152,9 +152,9 @@ class Watched:
         self.sequence = sequence
         self.asked = []
 
-    def logits(self, hidden, rows):
+    def logits(self, hidden, rows, ids=None):
         self.asked.append(len(rows))
-        return self.sequence.logits(hidden, rows)
+        return self.sequence.logits(hidden, rows, ids)
 
 
 @pytest.mark.parametrize("rows_at_once", [1, 2, 5, 1000])
@@ -164,7 +164,8 @@ def test_logits_are_read_in_chunks_that_never_change_a_score(monkeypatch, rows_a
     sequence = TableModel(seeded(2)).sequence()
     hidden = sequence.append(plan.token, plan.parent)
     whole = score.read(sequence, hidden, plan)
-    monkeypatch.setattr(score, "CHUNK_BYTES", rows_at_once * WIDTH * 4)
+    for limit in ("CHUNK_BYTES", "CHUNK_BYTES_X86"):
+        monkeypatch.setattr(score, limit, rows_at_once * WIDTH * 4)
     watched = Watched(sequence)
     chunked = score.read(watched, hidden, plan)
     assert max(watched.asked) <= rows_at_once
