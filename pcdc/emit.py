@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from pcdc_runtime.artifact import Artifact, Candidate, CompiledField, Nodes, WorkedExample
+from pcdc_runtime.artifact import Artifact, CompiledField, Nodes, WorkedExample
+from pcdc_runtime.candidates import Candidates
 from pcdc_runtime.tokenizer import probe_encodings
 
 from .cache import input_record
 from .diagnostics import Diagnostic, finding
 from .prompt import PROMPT_VERSION, Target
-from .schema import Field, Schema
+from .schema import Schema
 from .tokenization import TokenizedSchema, tokenize_schema
 from .trie import Forest, grow_forest
 
@@ -94,35 +95,21 @@ def _worked_examples(schema: Schema) -> tuple[WorkedExample, ...]:
 
 
 def _compiled_fields(tokenized: TokenizedSchema, forest: Forest) -> tuple[CompiledField, ...]:
-    fields, first_form = [], 0
-    for index, one in enumerate(tokenized.fields):
-        compiled = _compiled_field(one.field, index, forest, first_form)
-        first_form = compiled.candidates[-1].forms[1]
-        fields.append(compiled)
-    return tuple(fields)
-
-
-def _compiled_field(field: Field, index: int, forest: Forest, first_form: int) -> CompiledField:
-    suffix = forest.suffixes[index]
-    candidates = []
-    for choice, count in zip(field.choices, forest.form_counts[index], strict=True):
-        ids = forest.nodes.path(suffix, int(forest.forms.node[first_form]))
-        candidates.append(
-            Candidate(
-                label=choice.label,
-                value=choice.value,
-                description=choice.description,
-                ids=ids,
-                is_single_token=len(ids) == 1,
-                forms=(first_form, first_form + count),
+    fields, first = [], 0
+    for one, anchor, suffix in zip(tokenized.fields, forest.anchors, forest.suffixes, strict=True):
+        field, choices = one.field, one.field.choices
+        labels, values = [c.label for c in choices], [c.value for c in choices]
+        descriptions = [c.description for c in choices]
+        candidates = Candidates(labels, values, descriptions, first, suffix, forest.nodes, forest.forms)
+        fields.append(
+            CompiledField(
+                name=field.name,
+                type=field.type,
+                description=field.description,
+                anchor=anchor,
+                suffix=suffix,
+                candidates=candidates,
             )
         )
-        first_form += count
-    return CompiledField(
-        name=field.name,
-        type=field.type,
-        description=field.description,
-        anchor=forest.anchors[index],
-        suffix=suffix,
-        candidates=tuple(candidates),
-    )
+        first += len(choices)
+    return tuple(fields)

@@ -22,14 +22,13 @@ _SHARED = -1
 
 @dataclass(frozen=True)
 class Forest:
-    """Arrays of an artifact plus, per field, its anchor and suffix nodes and its first form's path ends."""
+    """Arrays of an artifact plus, per field, its anchor and suffix nodes."""
 
     nodes: Nodes
     forms: Forms
     ends: EndSets
     anchors: tuple[int, ...]
     suffixes: tuple[int, ...]
-    form_counts: tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -84,13 +83,12 @@ def grow_forest(tokenized: TokenizedSchema, root_token: int, vocabulary: Vocabul
     growth = _Growth([root_token], [-1], [0], [-1], [0])
     skip = len(tokenized.opening)
     rows: list[_FormRow] = []
-    anchors, suffixes, counts, choice = [], [], [], 0
+    anchors, suffixes, choice = [], [], 0
     for owner, one in enumerate(tokenized.fields):
         field_rows, anchor, suffix = _grow_field(growth, one, owner, skip, choice)
         rows += field_rows
         anchors.append(anchor)
         suffixes.append(suffix)
-        counts.append(tuple(len(forms) for forms in one.forms))
         choice += len(one.forms)
     numbered, ends = _end_sets([row.remainder for row in rows], vocabulary)
     return Forest(
@@ -105,7 +103,6 @@ def grow_forest(tokenized: TokenizedSchema, root_token: int, vocabulary: Vocabul
         ends=ends,
         anchors=tuple(anchors),
         suffixes=tuple(suffixes),
-        form_counts=tuple(counts),
     )
 
 

@@ -7,6 +7,7 @@ any keys, so that it can hold what no msgpack library writes.
 from __future__ import annotations
 
 import hashlib
+import json
 import random
 import struct
 from collections.abc import Callable, Iterator
@@ -154,9 +155,45 @@ def text(tree: Any, rng: Random) -> Any:
 
 def value(tree: Any, rng: Random) -> Any:
     """What a choice answers, or the temperature, as another JSON literal."""
-    candidates = [c for field in tree["schema"]["fields"] for c in field["candidates"]]
-    container, key = rng.choice([(rng.choice(candidates), "value"), (tree["schema"], "temperature")])
-    container[key] = rng.choice([*VALUES, f"{rng.uniform(-9, 9)!r}", str(rng.randrange(2**70))])
+    literal = rng.choice([*VALUES, f"{rng.uniform(-9, 9)!r}", str(rng.randrange(2**70))])
+    if rng.random() < 0.2:
+        tree["schema"]["temperature"] = literal
+        return tree
+    field = rng.choice(tree["schema"]["fields"])
+    number = rng.randrange(len(field["labels"]))
+    field["valued"] = _bytes([number])
+    field["values"] = rng.choice([f"[{literal}]"] * 8 + [literal, f"[{literal},{literal}]", f"[ {literal}]"])
+    return tree
+
+
+def choices(tree: Any, rng: Random) -> Any:
+    """The columns of a field's choices: numbers that repeat, fall or are none, texts too many or few."""
+    field = rng.choice(tree["schema"]["fields"])
+    count = len(field["labels"])
+    numbers = sorted(rng.sample(range(count), rng.randrange(1, count + 1)))
+    texts = [rng.choice(TEXTS[1:]) for _ in numbers]
+    change = rng.choice(["none", "repeat", "fall", "far", "more", "less", "empty", "label"])
+    at = rng.randrange(len(numbers))
+    if change == "repeat":
+        numbers.insert(at, numbers[at])
+        texts.insert(at, texts[at])
+    elif change == "fall":
+        numbers.reverse()
+    elif change == "far":
+        numbers[rng.choice([0, -1])] = rng.choice([-1, count, 2**31 - 1, -(2**31)])
+    elif change == "more":
+        texts.append("more")
+    elif change == "less":
+        del texts[at]
+    elif change == "empty":
+        texts[rng.randrange(len(texts))] = ""
+    elif change == "label":
+        texts[at] = field["labels"][numbers[at] % count]
+    if rng.random() < 0.5:
+        field["described"], field["descriptions"] = _bytes(numbers), texts
+    else:
+        field["valued"] = _bytes(numbers)
+        field["values"] = json.dumps(texts, ensure_ascii=False, separators=(",", ":"))
     return tree
 
 
@@ -299,7 +336,6 @@ def deep(tree: Any, rng: Random) -> Any:
     ):
         forms[key] += [held] * count
     tree["forms"] = {key: _bytes(row) for key, row in forms.items()}
-    tree["schema"]["fields"][-1]["candidates"][-1]["forms"] += count
     return tree
 
 
@@ -404,6 +440,7 @@ TREE_KINDS: dict[str, Callable[[Any, Random], Any]] = {
         number,
         text,
         value,
+        choices,
         keys,
         members,
         column,

@@ -17,9 +17,17 @@ a rule must run, which forms it sums. An END set is a sorted run of token ids, s
 The schema is held as declared: fields and choices in their order, and its worked examples, each a text with
 pairs of a field's and a choice's number, fields rising; what the prompt makes of them is in its head.
 
+Choices: a field has them in columns. `labels` has one text each. A choice's value is its label but for those
+that `valued` numbers, whose values `values` has in that order, as the text of one JSON array without spaces;
+none of them is its label. A choice's description is empty but for those that `described` numbers, whose texts
+`descriptions` has, none of them empty. Both arrays of numbers rise. What the forest says is not said again: a
+choice's forms are those that name it (`choice` never falls, no choice is left out), and its ids lead from
+`suffix` down to its first form's node.
+
 No time, no path and no host is part of it: equal inputs give equal bytes.
 
-Format 2 added the examples to format 1.
+Format 2 added the examples to format 1. Format 3 put the choices into columns, and took out of them their
+ids, their single-token marks and their counts of forms.
 """
 
 from __future__ import annotations
@@ -37,7 +45,7 @@ from .wire import Ints as Ints
 from .wire import pack
 
 MAGIC = "pcdc"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 OPENING = b"\x94" + pack(MAGIC)
 """The first bytes of every artifact: an array of four that begins with MAGIC."""
 _SHOWN = 6
@@ -69,7 +77,7 @@ class CompiledField:
     description: str
     anchor: int
     suffix: int
-    candidates: tuple[Candidate, ...] = field(repr=False)
+    candidates: Sequence[Candidate] = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -116,9 +124,10 @@ class Nodes:
     def path(self, top: int, node: int) -> tuple[int, ...]:
         """Token ids from below `top` down to `node`. Raises ValueError where `top` is not above it."""
         ids: list[int] = []
+        token, parent = self.token.item, self.parent.item
         while node > top:
-            ids.append(int(self.token[node]))
-            node = int(self.parent[node])
+            ids.append(token(node))
+            node = parent(node)
         if node != top:
             raise ValueError(f"node {top} is not above the path's end")
         return tuple(reversed(ids))

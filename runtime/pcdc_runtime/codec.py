@@ -9,7 +9,6 @@ import hashlib
 import json
 import shlex
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from .artifact import (
     MAGIC,
     OPENING,
     Artifact,
-    Candidate,
     CompiledField,
     EndSets,
     Forms,
@@ -29,12 +27,26 @@ from .artifact import (
     Value,
     WorkedExample,
 )
+from .candidates import Candidates
 from .errors import ArtifactError
-from .payload import CANDIDATE_KEYS, FORM_KEYS, NODE_KEYS
+from .payload import FIELD_KEYS, FORM_KEYS, NODE_KEYS
 from .rules import MAX_CHOICES, MIN_CHOICES
 from .storage import NotRegularError, read_regular
 from .structure import check_structure
-from .wire import Malformed, as_array, as_list, as_map, as_natural, as_text, check, check_keys, pack, unpack
+from .wire import (
+    Malformed,
+    as_array,
+    as_list,
+    as_map,
+    as_natural,
+    as_text,
+    as_texts,
+    canonical_json,
+    check,
+    check_keys,
+    pack,
+    unpack,
+)
 
 MAX_BYTES = 128 * 1024 * 1024
 
@@ -124,10 +136,10 @@ def _open_envelope(data: bytes, subject: str) -> tuple[dict[str, Any], bytes]:
     """The payload's map and its checksum."""
     whole = unpack(data)
     _, version, digest, payload = whole
-    if type(version) is not int or version != FORMAT_VERSION:
+    if as_natural(version) != FORMAT_VERSION:
         raise ArtifactError(
             subject,
-            f"has format version {version!r}",
+            f"has format version {version}",
             f"this version reads {FORMAT_VERSION}",
             "rebuild it with `pcdc build`",
         )
@@ -158,13 +170,15 @@ def _from_payload(p: dict[str, Any]) -> Artifact:
     check_keys(inputs, *sorted(map(as_text, inputs)))
     probes = [as_natural(n) for n in as_list(prompt["probes"])]
     check(len(probes) == 2, "has wrong probe counts")
+    forest = Nodes(**{key: as_array(nodes[key]) for key in NODE_KEYS})
+    spelled = Forms(**{key: as_array(forms[key]) for key in FORM_KEYS})
     artifact = Artifact(
         name=as_text(p["name"]),
         model=as_text(p["model"]),
         instructions=as_text(schema["instructions"]),
         scoring=as_text(schema["scoring"]),
         temperature=_temperature(as_text(schema["temperature"])),
-        fields=_fields(as_list(schema["fields"])),
+        fields=_fields(as_list(schema["fields"]), forest, spelled),
         examples=tuple(map(_example, as_list(schema["examples"]))),
         fingerprint=as_text(tokenizer["fingerprint"]),
         tokenizer_probes=tuple(_probe(as_list(pair)) for pair in as_list(tokenizer["probes"])),
@@ -180,8 +194,8 @@ def _from_payload(p: dict[str, Any]) -> Artifact:
             tail_overlap=as_natural(prompt["tail_overlap"]),
             probes=(probes[0], probes[1]),
         ),
-        nodes=Nodes(**{key: as_array(nodes[key]) for key in NODE_KEYS}),
-        forms=Forms(**{key: as_array(forms[key]) for key in FORM_KEYS}),
+        nodes=forest,
+        forms=spelled,
         ends=EndSets(offset=as_array(ends["offset"]), ids=as_array(ends["ids"])),
         inputs={key: as_text(value) for key, value in inputs.items()},
     )
@@ -212,71 +226,57 @@ def _example(row: object) -> WorkedExample:
     return WorkedExample(as_text(example["context"]), tuple((field, choice) for field, choice in pairs))
 
 
-def _fields(rows: list[Any]) -> tuple[CompiledField, ...]:
+def _fields(rows: list[Any], nodes: Nodes, forms: Forms) -> tuple[CompiledField, ...]:
     check(len(rows) > 0, "has no fields")
-    fields, first_form = [], 0
+    fields, first = [], 0
     for row in map(as_map, rows):
-        check_keys(row, "name", "type", "description", "anchor", "suffix", "candidates")
-        candidates = _candidates(as_list(row["candidates"]), first_form)
-        first_form = candidates[-1].forms[1]
+        check_keys(row, *FIELD_KEYS)
         check(row["type"] in ("boolean", "enum"), "has a field of unknown type")
+        suffix = as_natural(row["suffix"])
+        labels = as_texts(row["labels"])
+        check(MIN_CHOICES <= len(labels) <= MAX_CHOICES, "has a field with too few or too many choices")
+        columns = labels, _values(row, labels), _descriptions(row, len(labels))
         fields.append(
             CompiledField(
                 name=as_text(row["name"]),
                 type=row["type"],
                 description=as_text(row["description"]),
                 anchor=as_natural(row["anchor"]),
-                suffix=as_natural(row["suffix"]),
-                candidates=candidates,
+                suffix=suffix,
+                candidates=Candidates(*columns, first, suffix, nodes, forms),
             )
         )
+        first += len(labels)
     check(len({f.name for f in fields}) == len(fields), "has two fields of one name")
     return tuple(fields)
 
 
-def _candidates(rows: list[Any], first_form: int) -> tuple[Candidate, ...]:
-    """A field's candidates, checked column by column: there can be thousands in an artifact."""
-    check(MIN_CHOICES <= len(rows) <= MAX_CHOICES, "has a field with too few or too many choices")
-    _check_type(rows, dict, "a map")
-    for keys in set(map(tuple, rows)):
-        check(keys == CANDIDATE_KEYS, "has unknown, missing or reordered keys")
-    labels, values, descriptions, ids, single, counts = zip(*map(dict.values, rows), strict=True)
-    for texts in (labels, values, descriptions):
-        _check_type(texts, str, "text")
-    _check_type(ids, bytes, "an integer array")
-    _check_type(single, bool, "a boolean")
-    _check_type(counts, int, "a whole number")
-    check(min(counts) >= 0 and max(counts) < 2**31, "has a number out of range")
-    sizes = list(map(len, ids))
-    check(not any(size % 4 for size in sizes), "has an integer array cut short")
-    flat = as_array(b"".join(ids)).tolist()
-    stops = accumulate((size // 4 for size in sizes), initial=0)
-    forms = accumulate(counts, initial=first_form)
-    return tuple(
-        map(
-            Candidate,
-            labels,
-            map(_value, values, labels),
-            descriptions,
-            (tuple(flat[start:stop]) for start, stop in pairwise(stops)),
-            single,
-            pairwise(forms),
-        )
-    )
+def _values(row: dict[str, Any], labels: list[str]) -> list[Value]:
+    text = as_text(row["values"])
+    own = as_list(json.loads(text))
+    check({*map(type, own)} <= {bool, int, float, str, type(None)}, "has a value that is no scalar")
+    check(canonical_json(own) == text, "has a value that is not in canonical form")
+    values: list[Value] = [*labels]
+    for number, value in zip(_numbers(row["valued"], len(own), len(labels)), own, strict=True):
+        check(value != labels[number], "has a value that is its label")
+        values[number] = value
+    return values
 
 
-def _check_type(values: Sequence[object], wanted: type, name: str) -> None:
-    check(set(map(type, values)) == {wanted}, f"has something else where {name} belongs")
+def _descriptions(row: dict[str, Any], choices: int) -> list[str]:
+    own = as_texts(row["descriptions"])
+    check("" not in own, "has a description that is empty")
+    descriptions = [""] * choices
+    for number, text in zip(_numbers(row["described"], len(own), choices), own, strict=True):
+        descriptions[number] = text
+    return descriptions
 
 
-_quoted = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
-
-
-def _value(text: str, label: str) -> Value:
-    # Most values are their own labels, and this is how those are spelled.
-    if text == _quoted(label):
-        return label
-    value: Value = json.loads(text)
-    check(value is None or type(value) in (bool, int, float, str), "has a value that is no scalar")
-    check(_quoted(value) == text, "has a value that is not in canonical form")
-    return value
+def _numbers(column: object, count: int, choices: int) -> list[int]:
+    """The numbers of the choices that a column is about."""
+    array = as_array(column)
+    check(len(array) == count, "has columns of unequal length")
+    numbers: list[int] = array.tolist()
+    check(numbers == sorted({*numbers}), "has a column whose choices are not in order")
+    check(not numbers or (numbers[0] >= 0 and numbers[-1] < choices), "has a column with an unknown choice")
+    return numbers

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .wire import int_bytes
+from .wire import canonical_json, int_bytes
 
 if TYPE_CHECKING:
-    from .artifact import Artifact
+    from .artifact import Artifact, CompiledField
 
 NODE_KEYS = ("token", "parent", "depth", "field", "reads")
 FORM_KEYS = ("choice", "node", "end", "cut", "reads")
-CANDIDATE_KEYS = ("label", "value", "description", "ids", "is_single_token", "forms")
+FIELD_KEYS = (
+    *("name", "type", "description", "anchor", "suffix"),
+    *("labels", "valued", "values", "described", "descriptions"),
+)
 
 
 def to_payload(a: Artifact) -> dict[str, object]:
@@ -26,35 +30,12 @@ def to_payload(a: Artifact) -> dict[str, object]:
             "instructions": a.instructions,
             "scoring": a.scoring,
             "temperature": json.dumps(a.temperature),
-            "fields": [
-                {
-                    "name": f.name,
-                    "type": f.type,
-                    "description": f.description,
-                    "anchor": f.anchor,
-                    "suffix": f.suffix,
-                    "candidates": [
-                        {
-                            "label": c.label,
-                            "value": json.dumps(c.value, ensure_ascii=False),
-                            "description": c.description,
-                            "ids": int_bytes(np.array(c.ids, dtype=np.int32)),
-                            "is_single_token": c.is_single_token,
-                            "forms": c.forms[1] - c.forms[0],
-                        }
-                        for c in f.candidates
-                    ],
-                }
-                for f in a.fields
-            ],
-            "examples": [
-                {"context": e.context, "answers": int_bytes(np.array(e.answers, dtype=np.int32))}
-                for e in a.examples
-            ],
+            "fields": [_field(f) for f in a.fields],
+            "examples": [{"context": e.context, "answers": _int_bytes(e.answers)} for e in a.examples],
         },
         "tokenizer": {
             "fingerprint": a.fingerprint,
-            "probes": [[text, int_bytes(np.array(ids, dtype=np.int32))] for text, ids in a.tokenizer_probes],
+            "probes": [[text, _int_bytes(ids)] for text, ids in a.tokenizer_probes],
         },
         "prompt": {
             "version": a.prompt_version,
@@ -73,3 +54,24 @@ def to_payload(a: Artifact) -> dict[str, object]:
         "ends": {"offset": int_bytes(a.ends.offset), "ids": int_bytes(a.ends.ids)},
         "inputs": {key: a.inputs[key] for key in sorted(a.inputs)},
     }
+
+
+def _field(f: CompiledField) -> dict[str, object]:
+    valued = [(n, c.value) for n, c in enumerate(f.candidates) if c.value != c.label]
+    described = [(n, c.description) for n, c in enumerate(f.candidates) if c.description]
+    return {
+        "name": f.name,
+        "type": f.type,
+        "description": f.description,
+        "anchor": f.anchor,
+        "suffix": f.suffix,
+        "labels": [c.label for c in f.candidates],
+        "valued": _int_bytes(n for n, _ in valued),
+        "values": canonical_json([value for _, value in valued]),
+        "described": _int_bytes(n for n, _ in described),
+        "descriptions": [text for _, text in described],
+    }
+
+
+def _int_bytes(values: Iterable[object]) -> bytes:
+    return int_bytes(np.array(tuple(values), dtype=np.int32))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
@@ -15,6 +16,8 @@ from .rules import MAX_FIELDS
 # every level of nesting.
 MAX_MEMBERS = MAX_FIELDS
 Ints: TypeAlias = NDArray[np.int32]
+canonical_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+"""The one spelling of values as JSON text. Raises ValueError where a number is not finite."""
 
 
 class Malformed(Exception):
@@ -67,6 +70,12 @@ def as_text(value: object) -> str:
     check(type(value) is str, "has something else where text belongs")
     assert isinstance(value, str)
     return value
+
+
+def as_texts(value: object) -> list[str]:
+    texts = as_list(value)
+    check({*map(type, texts)} <= {str}, "has something else where text belongs")
+    return texts
 
 
 def as_natural(value: object) -> int:

@@ -1,6 +1,7 @@
 """Artifact bytes as hostile input: one kind of error, within limits, whatever the bytes."""
 
 import hashlib
+import json
 import random
 import tracemalloc
 from dataclasses import replace
@@ -15,7 +16,6 @@ from pcdc_runtime.codec import MAX_BYTES, dumps, loads, read
 from pcdc_runtime.errors import ArtifactError
 from pcdc_runtime.plan import make_plans
 from pcdc_runtime.rules import RULES
-from pcdc_runtime.structure import WALKED_TOGETHER
 
 ARTIFACT = make_artifact(
     {
@@ -192,13 +192,10 @@ def test_headers_that_claim_much_at_every_level_take_no_memory():
         assert peak < 50_000_000
 
 
-def test_form_counts_that_claim_much_take_no_memory():
-    rows = payload()["schema"]["fields"]
-    for row in rows:
-        for candidate in row["candidates"]:
-            candidate["forms"] = 2**31 - 1
+def test_forms_of_choices_that_are_far_out_take_no_memory():
+    data = changed("forms", "choice", value=ints(0, 1, 2, 3, 4, 2**31 - 1))
     tracemalloc.start()
-    assert refused(changed("schema", "fields", value=rows)) == "has form counts that disagree"
+    assert refused(data) == "has a form of an unknown choice"
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 50_000_000
@@ -309,8 +306,10 @@ FIELDS = payload()["schema"]["fields"]
         (("schema", "fields"), []),
         (("schema", "fields"), FIELDS + FIELDS),
         (("schema", "fields"), FIELDS[:1]),
-        (("schema", "fields"), [{**FIELDS[0], "candidates": FIELDS[0]["candidates"] * 100}]),
-        (("schema", "fields"), [{**FIELDS[0], "candidates": FIELDS[0]["candidates"][:1]}]),
+        (("schema", "fields"), [{**FIELDS[0], "labels": FIELDS[0]["labels"] * 100}]),
+        (("schema", "fields"), [{**FIELDS[0], "labels": FIELDS[0]["labels"][:1]}]),
+        (("schema", "fields"), [{**FIELDS[0], "labels": FIELDS[0]["labels"][:2]}, FIELDS[1]]),
+        (("schema", "fields"), [{**FIELDS[0], "labels": [*FIELDS[0]["labels"], "more"]}, FIELDS[1]]),
         (("schema", "fields"), [{**FIELDS[0], "anchor": 2**31}]),
         (("schema", "fields"), [{**FIELDS[0], "anchor": -1}]),
         (("schema", "fields"), [{**FIELDS[0], "anchor": LAST}, FIELDS[1]]),
@@ -361,45 +360,131 @@ def test_members_of_wrong_type_count_or_range_are_refused(keys, value):
     refused(changed(*keys, value=value))
 
 
+def columns(field, **members):
+    """The artifact's bytes with columns of a field's choices replaced."""
+    rows = payload()["schema"]["fields"]
+    assert members.keys() <= rows[field].keys()
+    rows[field].update(members)
+    return changed("schema", "fields", value=rows)
+
+
+def test_columns_say_only_what_labels_and_forest_do_not():
+    level, opened = FIELDS
+    assert (level["labels"], level["valued"], level["values"]) == (["low", "lower", "high"], b"", "[]")
+    assert (opened["valued"], opened["values"]) == (ints(0, 1, 2), "[true,false,null]")
+    assert (opened["described"], opened["descriptions"]) == (b"", [])
+
+
+def test_columns_come_back_at_their_choices():
+    described = loads(columns(0, valued=ints(1), values="[7]", described=ints(0, 2), descriptions=["a", "b"]))
+    candidates = described.fields[0].candidates
+    assert [c.value for c in candidates] == ["low", 7, "high"]
+    assert [c.description for c in candidates] == ["a", "", "b"]
+    assert described.fields[1] == ARTIFACT.fields[1]
+
+
 @pytest.mark.parametrize(
     "value",
-    ["[1]", "{}", "NaN", "Infinity", "", "nul", '"a" ', "1e999", '"\\ud800"', "[" * 100_000, "1" * 100_000],
+    [
+        *("[1]", "{}", "NaN", "Infinity", "", "nul", '"a" ', ' "a"', "1e999", "1e5", "1.50", "01"),
+        *('"\\ud800"', '"\\u0061"', '"\\/"', "[" * 100_000, "1" * 100_000, "1,2", "1]["),
+    ],
 )
-def test_a_choices_value_must_be_one_json_scalar(value):
-    rows = payload()["schema"]["fields"]
-    rows[0]["candidates"][0]["value"] = value
-    refused(changed("schema", "fields", value=rows))
+def test_a_choices_value_must_be_one_json_scalar_in_its_one_spelling(value):
+    assert loads(columns(0, valued=ints(0), values="[1.5]")).fields[0].candidates[0].value == 1.5
+    refused(columns(0, valued=ints(0), values=f"[{value}]"))
 
 
 @pytest.mark.parametrize(
-    ("key", "value"),
-    [("is_single_token", True), ("is_single_token", 1), ("ids", b""), ("forms", 0), ("forms", 2)],
+    "values", ["", "1", "null", "{}", '{"0":1}', "[1,]", "[ 1]", "[1] ", '"[1]"', b"[1]", 1, [1]]
 )
-def test_a_candidate_that_disagrees_with_its_forms_is_refused(key, value):
-    rows = payload()["schema"]["fields"]
-    rows[0]["candidates"][1][key] = value
-    refused(changed("schema", "fields", value=rows))
+def test_values_must_be_one_json_array_in_its_one_spelling(values):
+    refused(columns(0, valued=ints(0), values=values))
 
 
-def test_ids_cut_across_two_candidates_are_refused():
-    rows = payload()["schema"]["fields"]
-    first, second, *_ = rows[0]["candidates"]
-    first["ids"], second["ids"] = first["ids"] + second["ids"][:2], second["ids"][2:]
-    assert refused(changed("schema", "fields", value=rows)) == "has an integer array cut short"
+@pytest.mark.parametrize(
+    ("numbers", "texts", "fact"),
+    [
+        ((0, 1), ["a"], "has columns of unequal length"),
+        ((0,), ["a", "b"], "has columns of unequal length"),
+        ((), ["a"], "has columns of unequal length"),
+        ((0,), [], "has columns of unequal length"),
+        ((1, 0), ["a", "b"], "has a column whose choices are not in order"),
+        ((1, 1), ["a", "b"], "has a column whose choices are not in order"),
+        ((2**31 - 1, -(2**31)), ["a", "b"], "has a column whose choices are not in order"),
+        ((-1,), ["a"], "has a column with an unknown choice"),
+        ((3,), ["a"], "has a column with an unknown choice"),
+        ((2**31 - 1,), ["a"], "has a column with an unknown choice"),
+        ((-(2**31), 0), ["a", "b"], "has a column with an unknown choice"),
+    ],
+)
+def test_a_column_names_each_choice_once_and_in_order(numbers, texts, fact):
+    spelled_out = json.dumps(texts, separators=(",", ":"))
+    assert refused(columns(0, valued=ints(*numbers), values=spelled_out)) == fact
+    assert refused(columns(0, described=ints(*numbers), descriptions=texts)) == fact
 
 
-@pytest.mark.parametrize("size", [WALKED_TOGETHER - 1, WALKED_TOGETHER, WALKED_TOGETHER + 1, 500])
-def test_a_wrong_id_anywhere_in_a_path_is_refused_however_long_it_is(size):
+def test_what_a_column_need_not_say_is_refused_in_it():
+    assert refused(columns(0, valued=ints(0), values='["low"]')) == "has a value that is its label"
+    assert refused(columns(0, described=ints(0), descriptions=[""])) == "has a description that is empty"
+    # The same text at another choice's number is a value of its own.
+    assert loads(columns(0, valued=ints(1), values='["low"]')).fields[0].candidates[1].value == "low"
+    assert refused(columns(1, valued=ints(0, 1), values='[true,"false"]')) == "has a value that is its label"
+
+
+@pytest.mark.parametrize(
+    ("member", "value"),
+    [
+        *(("valued", value) for value in (b"\0", [0], None, "0")),
+        *(("described", value) for value in (b"\0\0\0", [], 0, "")),
+        *(("labels", value) for value in (None, "low", [], ["low", "lower", 1], ["low", "lower", None], {})),
+        *(("descriptions", value) for value in (None, "", {}, b"")),
+    ],
+)
+def test_a_column_of_another_kind_is_refused(member, value):
+    refused(columns(0, **{member: value}))
+
+
+def test_forms_whose_choices_fall_or_leave_one_out_are_refused():
+    choice = ARTIFACT.forms.choice.tolist()
+    assert choice == [0, 1, 2, 3, 4, 5]
+    fact = "has forms whose choices are not in order"
+    assert refused(changed("forms", "choice", value=ints(1, 0, 2, 3, 4, 5))) == fact
+    for wrong in ((0, 0, 2, 3, 4, 5), (0, 1, 2, 3, 4, 4), (1, 1, 2, 3, 4, 5)):
+        assert refused(changed("forms", "choice", value=ints(*wrong))) == "has a choice without a form"
+
+
+def test_a_suffix_beside_a_choices_path_is_refused():
+    level = ARTIFACT.fields[0]
+    ends = [int(ARTIFACT.forms.node[c.forms[0]]) for c in level.candidates]
+    fact = "has a choice that is not below its field's suffix"
+    for beside in (ends[0], ends[2], ARTIFACT.fields[1].suffix):
+        assert refused(columns(0, suffix=beside)) == fact
+    for above in (level.anchor, 0):
+        moved = loads(columns(0, suffix=above)).fields[0].candidates
+        assert all(long.ids[-len(c.ids) :] == c.ids for long, c in zip(moved, level.candidates, strict=True))
+
+
+@pytest.mark.parametrize("size", [1, 63, 64, 65, 500])
+def test_ids_are_the_path_below_the_suffix_however_long_it_is(size):
     long = make_artifact({"f": spelled("a" * size, "b" * size, "c")})
-    assert [len(candidate.ids) for candidate in loads(dumps(long)).fields[0].candidates[:2]] == [size, size]
-    whole = msgpack.unpackb(long.payload)
-    row = whole["schema"]["fields"][0]["candidates"][0]
-    ids = np.frombuffer(row["ids"], "<i4")
-    for at in (0, 1, size // 2, size - 1):
-        wrong = ids.copy()
-        wrong[at] += 1
-        row["ids"] = wrong.tobytes()
-        assert refused(sealed(msgpack.packb(whole))) == "has candidate ids that disagree with the forest"
+    told = [candidate.ids for candidate in long.fields[0].candidates]
+    assert [len(ids) for ids in told] == [size, size, 1]
+    back = loads(dumps(long)).fields[0].candidates
+    assert [candidate.ids for candidate in back] == told
+    assert [candidate.is_single_token for candidate in back] == [size == 1, size == 1, True]
+
+
+def test_candidates_made_when_asked_for_are_the_tuple_they_stand_for():
+    back, told = loads(DATA).fields[0].candidates, ARTIFACT.fields[0].candidates
+    assert (len(back), back[-1], back[1:], list(back)) == (3, told[-1], told[1:], list(told))
+    assert back == told
+    assert told == back
+    assert back != told[:2]
+    assert back != list(told)
+    assert hash(back) == hash(told)
+    assert repr(back) == repr(told)
+    assert back.index(told[1]) == 1
 
 
 def test_a_deep_forest_with_many_forms_is_refused_before_it_is_walked():
@@ -418,7 +503,6 @@ def test_a_deep_forest_with_many_forms_is_refused_before_it_is_walked():
     whole = payload()
     whole["nodes"] = grown
     whole["forms"] = {key: columns[key].tobytes() + ints(*[more[key]] * forms) for key in columns}
-    whole["schema"]["fields"][1]["candidates"][2]["forms"] += forms
     data = sealed(msgpack.packb(whole))
     assert refused(data) == "has too many tokens in its forms"
 
