@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from .exponential import buffer, by_rows, in_numpy
+from .exponential import buffer, by_rows, exp, in_numpy
 from .fast_mlx import mx
 from .tree import Block
 
@@ -84,7 +84,7 @@ def _weigh(parts: Sequence[NDArray[np.float32]], unseen: NDArray[np.bool_]) -> N
         top = np.maximum.reduce([piece.max(axis=-1, keepdims=True) for piece in pieces])
         for piece in pieces:
             np.subtract(piece, top, out=piece)
-            np.exp(piece, out=piece)
+            exp(piece)
         totals[low:high] = np.add.reduce([piece.sum(axis=-1, keepdims=True) for piece in pieces])
 
     by_rows(work, len(totals), sum(part.shape[-1] for part in parts))

@@ -1,10 +1,12 @@
-"""Exponentials on x86 CPUs, where MLX computes them one element at a time: 26 ns each, NumPy's take 1.5.
+"""Exponentials on x86 CPUs, where MLX computes them one element at a time: 26 ns each.
 
-NumPy works on MLX's own buffers, without a copy, in as many threads as the BLAS.
+NumPy's take 1.5 ns, MKL's 1.0. Both work on MLX's own buffers, without a copy, and rows are shared out to as
+many threads as the BLAS has.
 """
 
 from __future__ import annotations
 
+import ctypes
 import platform
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,11 +15,16 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from .blas import threads
+from .blas import load_fast_blas, threads
 from .fast_mlx import mx
 
 SHARE = 32 * 1024
 """The fewest elements that are worth a thread of their own."""
+
+ONE_CALL = 16 * 1024
+"""From how many elements on a call of MKL is worth what it costs to make."""
+# Error of 1 in the last place at most; infinities are results like others.
+VML_MODE = 0x1 | 0x100
 
 
 def in_numpy(*arrays: mx.array) -> bool:
@@ -34,6 +41,31 @@ def _on_x86() -> bool:
 def buffer(x: mx.array) -> NDArray[np.float32]:
     """The memory of an evaluated array: what is written there is in the array."""
     return np.array(x, copy=False)
+
+
+def exp(x: NDArray[np.float32]) -> None:
+    """Exponentials in place, in the calling thread only."""
+    mkl = _mkl() if x.size >= ONE_CALL and x.flags.c_contiguous else None
+    if mkl is None:
+        np.exp(x, out=x)
+        return
+    before = mkl.MKL_Set_Num_Threads_Local(1)
+    mkl.vmsExp(x.size, x.ctypes.data, x.ctypes.data, VML_MODE)
+    mkl.MKL_Set_Num_Threads_Local(before)
+
+
+@cache
+def _mkl() -> ctypes.CDLL | None:
+    """MKL with its exponential, where that is the BLAS."""
+    blas = load_fast_blas()
+    if blas.name != "mkl" or blas.path is None:
+        return None
+    library = ctypes.CDLL(blas.path)
+    if not hasattr(library, "vmsExp") or not hasattr(library, "MKL_Set_Num_Threads_Local"):
+        return None
+    library.vmsExp.argtypes = (ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+    library.vmsExp.restype = None
+    return library
 
 
 @cache
@@ -67,7 +99,7 @@ def swiglu(gate: mx.array, x: mx.array) -> mx.array:
         # exp(-gate) is infinite below -88, and the quotient then 0 as it should be; infinite gates give what
         # MLX gives, and like MLX no warning.
         with np.errstate(over="ignore", invalid="ignore"):
-            np.exp(piece, out=piece)
+            exp(piece)
             np.add(piece, 1, out=piece)
             np.divide(gates[low:high], piece, out=piece)
             np.multiply(piece, inputs[low:high], out=piece)
@@ -89,7 +121,7 @@ def logsumexp(x: mx.array) -> NDArray[np.float64]:
                 top = rows[index].max()
                 level = top if np.isfinite(top) else np.float32(0)
                 np.subtract(rows[index], level, out=scratch)
-                np.exp(scratch, out=scratch)
+                exp(scratch)
                 found[index] = np.log(np.float64(scratch.sum())) + level
 
     by_rows(work, *rows.shape)
