@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from pcdc_runtime.tokenizer import (
     load_tokenizer,
 )
 from tokenizers import Tokenizer
+from tokenizers.normalizers import Normalizer
 
 from .diagnostics import Diagnostic, finding
 from .schema import Choice, Field, Schema
@@ -162,20 +164,29 @@ class Prompt:
     def encode_lines(self, lines: Sequence[str]) -> list[list[int]]:
         """Ids of answer lines in place, each after the cut's tail. Raises UnstableBoundaryError."""
         encoded = encode_texts(self._tokenizer, [self._lead + line for line in lines])
+        skip = self.skipped
+        if not skip:
+            return encoded
         for line, ids in zip(lines, encoded, strict=True):
-            if tuple(ids[: len(self._skip)]) != self._skip:
+            if ids[: len(skip)] != skip:
                 raise UnstableBoundaryError(line)
-        return [ids[len(self._skip) :] for ids in encoded]
+        return [ids[len(skip) :] for ids in encoded]
 
     def line_text(self, line: str) -> str:
         """The normalised text whose tokens `encode_lines` gives, before the skipped ones are taken off."""
         text = self._lead + line
-        return text if self._tokenizer.normalizer is None else self._tokenizer.normalizer.normalize_str(text)
+        return text if self._normalizer is None else self._normalizer.normalize_str(text)
 
     @property
     def skipped(self) -> list[int]:
         """The ids that belong to the cut's tail and to the line's encoding as well."""
         return list(self._skip)
+
+    @cached_property
+    def _normalizer(self) -> Normalizer | None:
+        # The tokenizer makes a new object each time it is asked.
+        found: Normalizer | None = self._tokenizer.normalizer
+        return found
 
 
 class UnstableBoundaryError(Exception):
@@ -362,9 +373,11 @@ def _fill(tokenizer: Tokenizer, frame: Frame, instructions: str, fence: str = FE
 
 
 def _encode_pieces(tokenizer: Tokenizer, pieces: Sequence[str | int]) -> list[int]:
+    # One text alone goes this way too: it costs a quarter less where nobody asks for offsets.
+    encoded = iter(encode_texts(tokenizer, [piece for piece in pieces if isinstance(piece, str)]))
     ids: list[int] = []
     for piece in pieces:
-        ids += [piece] if isinstance(piece, int) else encode_text(tokenizer, piece)
+        ids += [piece] if isinstance(piece, int) else next(encoded)
     return ids
 
 

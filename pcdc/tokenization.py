@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -55,8 +56,8 @@ def tokenize_schema(schema: Schema, target: Target) -> tuple[TokenizedSchema | N
     try:
         prompt = render_prompt(schema, target)
         fields = []
-        for field in schema.fields:
-            tokenized, found = _Line(prompt, target, field).tokenize()
+        for line in _lines(prompt, target, schema.fields):
+            tokenized, found = line.tokenize()
             problems += found
             if tokenized is not None:
                 fields.append(tokenized)
@@ -67,6 +68,19 @@ def tokenize_schema(schema: Schema, target: Target) -> tuple[TokenizedSchema | N
     paths = [form.path for f in fields for forms in f.forms for form in forms]
     opening = shared_beginning([*paths, *(f.forms[0][0].path[: f.anchor] for f in fields)])
     return TokenizedSchema(schema, prompt, opening, tuple(fields)), []
+
+
+def _lines(prompt: Prompt, target: Target, fields: Sequence[Field]) -> Iterator[_Line]:
+    """The lines of each field in order; while one field's are worked on, the next one's are encoded.
+
+    Never more than one ahead: the encodings of all fields at once can be large.
+    """
+    with ThreadPoolExecutor(max_workers=1) as ahead:
+        coming = ahead.submit(_Line, prompt, target, fields[0])
+        for field in fields[1:]:
+            ready, coming = coming.result(), ahead.submit(_Line, prompt, target, field)
+            yield ready
+        yield coming.result()
 
 
 def _control_spellings(schema: Schema, spellings: Sequence[str]) -> list[Diagnostic]:
@@ -103,16 +117,18 @@ class _Line:
         self.field = field
         self.opening = f"{{{json.dumps(field.name, ensure_ascii=False)}: "
         self.opened = len(self._plain(""))
-        literals = dict.fromkeys(literal for choice in field.choices for literal in choice.literals)
+        self.skipped = prompt.skipped
+        self.literals = [choice.literals for choice in field.choices]
+        literals = dict.fromkeys(literal for own in self.literals for literal in own)
         answers = [answer for literal in literals for answer in _answers(literal)]
         self.probes, self.encoded = self._encoded(ANCHOR_PROBES), self._encoded(answers)
 
     def tokenize(self) -> tuple[TokenizedField | None, list[Diagnostic]]:
         problems: list[Diagnostic] = []
         forms: list[tuple[SurfaceForm, ...]] = []
-        for choice in self.field.choices:
+        for choice, literals in zip(self.field.choices, self.literals, strict=True):
             try:
-                found = (form for literal in choice.literals for form in self._forms(literal))
+                found = (form for literal in literals for form in self._forms(literal))
                 forms.append(tuple(dict.fromkeys(found)))
             except _Inexact as error:
                 subject = f"choice {choice.label!r} of field {self.field.name!r}"
@@ -164,7 +180,7 @@ class _Line:
 
     def _form(self, path: Sequence[int], count: int, remainder: Remainder) -> SurfaceForm:
         """A form of the first `count` tokens of a line, of which `path` is without the skipped ones."""
-        return SurfaceForm(tuple(path[: max(count - len(self.prompt.skipped), 0)]), remainder)
+        return SurfaceForm(tuple(path[: max(count - len(self.skipped), 0)]), remainder)
 
     def _plain(self, answer: str) -> bytes:
         return self.vocabulary.plain(self.prompt.line_text(self.opening + answer))
@@ -172,7 +188,7 @@ class _Line:
     def _spelled(self, answer: str) -> tuple[list[int], list[bytes], bytes]:
         """The ids of a line, the bytes of each of its tokens with the skipped ones, and those joined."""
         ids = self.encoded[answer]
-        spelled = self.vocabulary.bytes_of(self.prompt.skipped + ids)
+        spelled = self.vocabulary.bytes_of(self.skipped + ids)
         whole = b"".join(spelled)
         if whole != self._plain(answer):
             raise _Inexact(
