@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from command_line import ENVIRONMENT
 from families import family_folder
+from pcdc_runtime.artifact import FORMAT_VERSION
 from pcdc_runtime.codec import read
 
 from pcdc import build as building
@@ -140,6 +141,19 @@ def test_a_damaged_artifact_is_a_miss_a_warning_and_the_same_bytes_again(schemas
         report = build([schemas], [MODEL], out)
         assert (outcomes(report), codes(report)) == (["built"], ["PCDC610"])
         assert report.diagnostics[0].severity == "warning"
+        assert path.read_bytes() == whole
+
+
+def test_an_artifact_of_another_format_is_a_miss_that_is_named_and_made_again(schemas, out):
+    build([schemas], [MODEL], out)
+    (path,) = out.glob("*.pcdc")
+    whole = path.read_bytes()
+    assert whole[6] == FORMAT_VERSION
+    for version in (FORMAT_VERSION - 1, FORMAT_VERSION + 1):
+        path.write_bytes(whole[:6] + bytes([version]) + whole[7:])
+        report = build([schemas], [MODEL], out)
+        assert (outcomes(report), codes(report)) == (["built"], ["PCDC610"])
+        assert f"has format version {version}" in report.targets[0].reason
         assert path.read_bytes() == whole
 
 
