@@ -39,7 +39,9 @@ eval: $(READY)
 	python evaluation/table.py
 
 bench: $(READY)
-	pcdc bench --out build/bench
+	pcdc bench --minutes 11 --out build/bench
+	pcdc bench --floor --minutes 1 --scenario support_triage
+	pcdc bench --compiler --minutes 1.5
 
 # MLX's CUDA and CPU builds own the same library file: the CUDA one has an environment of its own. Whether there
 # is a GPU is asked before anything is fetched.

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from io import StringIO
 from typing import TYPE_CHECKING
 
+from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
@@ -24,11 +25,18 @@ DEFAULT_THRESHOLD = 0.75
 """Below which probability an answer of an uncalibrated run is marked."""
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, terminal: bool) -> str:
-    """Rows as text: with rich's rules and colours on a terminal, else only aligned columns."""
+def table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], *, terminal: bool, figures: bool = False
+) -> str:
+    """Rows as text: with rich's rules and colours on a terminal, else only aligned columns.
+
+    With `figures` all but the first column hold figures, which a narrow terminal does not break.
+    """
     lines = [[visible(cell) for cell in row] for row in [header, *rows]]
     if terminal:
-        drawn = Table(*map(escape, lines[0]))
+        drawn = Table(box=SIMPLE_HEAD, show_edge=False) if figures else Table()
+        for number, name in enumerate(lines[0]):
+            drawn.add_column(escape(name), no_wrap=figures and number > 0)
         for line in lines[1:]:
             drawn.add_row(*map(escape, line))
         return _drawn(drawn, terminal=terminal)

@@ -5,20 +5,28 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from functools import partial
 from pathlib import Path
-from statistics import median
 from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import TypeAlias
 
+from pcdc_runtime.artifact import Artifact
 from pcdc_runtime.codec import dumps, loads
 
 from pcdc.diagnostics import SchemaError
 from pcdc.emit import compile_schema
 from pcdc.prompt import Target
 from pcdc.schema import Choice, Field, Schema
+from pcdc.show import table
+
+from .figures import spread
+from .starting import FROM_FILE
+
+GoOn: TypeAlias = Callable[[], bool]
+"""Whether another round may begin; the first one always does."""
 
 ROUNDS = 5
 FIELDS, CHOICES, SCHEMAS = 28, 255, 100
@@ -28,14 +36,28 @@ _WORDS = (
 )
 
 
+def _always() -> bool:
+    return True
+
+
 @dataclass(frozen=True)
 class Figure:
-    """One thing that was timed: the median of its rounds and the fastest and slowest, wall clock in ms."""
+    """One thing that was timed: the median of its rounds and the quartiles, wall clock in milliseconds."""
 
     title: str
     ms: float
-    least: float
-    most: float
+    lower: float
+    upper: float
+    rounds: int
+
+
+def figure_table(figures: Sequence[Figure], *, terminal: bool) -> str:
+    """The figures for people."""
+    rows = [
+        [one.title, f"{one.ms:.1f}", f"{one.lower:.1f} to {one.upper:.1f}", str(one.rounds)]
+        for one in figures
+    ]
+    return table(["what", "ms", "quartiles", "rounds"], rows, terminal=terminal)
 
 
 def wide_schema(fields: int = FIELDS, choices: int = CHOICES) -> Schema:
@@ -59,11 +81,19 @@ def wide_schema(fields: int = FIELDS, choices: int = CHOICES) -> Schema:
 
 
 def compiler_figures(
-    target: Target, model: str, fields: int = FIELDS, choices: int = CHOICES, schemas: int = SCHEMAS
+    target: Target,
+    model: str,
+    artifacts: Sequence[Artifact] = (),
+    *,
+    fields: int = FIELDS,
+    choices: int = CHOICES,
+    schemas: int = SCHEMAS,
+    go_on: GoOn = _always,
 ) -> tuple[Figure, ...]:
     """Compiling and loading a wide schema on a warm tokenizer, a build with nothing to do, and help.
 
-    `model` is what a build of the target is asked for. Raises SchemaError where the schema does not compile.
+    `model` is what a build of the target is asked for; `artifacts` are loaded as well. Raises SchemaError
+    where the schema does not compile.
     """
     # So wide a schema fits no small model's window; that its prompt would not be run changes no work here.
     schema, target = wide_schema(fields, choices), replace(target, window=None)
@@ -82,53 +112,64 @@ def compiler_figures(
         jobs: dict[str, Callable[[], object]] = {
             f"compile {fields} fields x {choices} choices": lambda: compile_schema(schema, target),
             f"load that artifact ({len(data) / 1e6:.1f} MB)": lambda: loads(data),
+            **{f"load artifact {one.name}": partial(loads, dumps(one)) for one in artifacts},
             f"build of {schemas} schemas, nothing to do": lambda: _pcdc(build),
             "pcdc --help": lambda: _pcdc(["--help"]),
             "start of the interpreter": lambda: _python("pass"),
         }
-        return _timed(jobs)
+        return _timed(jobs, go_on)
 
 
-def start_figures(artifact: Path, model: str, text: str, rounds: int = ROUNDS) -> tuple[Figure, ...]:
-    """The stages of a first answer, each round in a process of its own."""
-    stages = {
-        "the command line": "import pcdc.cli",
-        "the engine and MLX": "import pcdc_runtime.engine",
-        "the artifact": (
-            "from pathlib import Path; from pcdc_runtime.codec import read;"
-            f" artifact = read(Path({str(artifact)!r}))"
-        ),
-        # The first import of what loads weights; it brings transformers.
-        "import of mlx-lm": "import mlx_lm.utils",
-        "tokenizer, weights and their probe": f"loaded = pcdc_runtime.open_model({model!r})",
-        "the engine": "engine = pcdc_runtime.Engine(artifact, loaded)",
-        "the first answer": f"engine.run({text!r})",
-        "the second answer": f"engine.run({text!r})",
-    }
-    lines = ["import json, time", "marks = [time.perf_counter()]"]
-    for code in stages.values():
-        lines += [code, "marks.append(time.perf_counter())"]
-    lines += ["print(json.dumps(marks))", "engine.close()", "loaded.close()"]
-    spent: list[list[float]] = []
-    for _ in range(rounds):
-        marks = json.loads(_python("\n".join(lines)))
-        spent.append([1000 * (after - before) for before, after in pairwise(marks)])
-    return tuple(_figure(title, times) for title, times in zip(stages, zip(*spent, strict=True), strict=True))
+def start_figures(
+    artifact: Path, model: str, text: str, rounds: int = ROUNDS, go_on: GoOn = _always
+) -> tuple[Figure, ...]:
+    """The stages of a first answer, each round in a process of its own, and `pcdc run` as a whole.
+
+    The head computed, and taken from its file where one is worth its while; no file of the user's is used.
+    """
+    run = ["run", str(artifact), "--text", text, "--model", model, "--no-head-cache"]
+    with TemporaryDirectory() as folder:
+        arguments = f"Path({str(artifact)!r}), {model!r}, {text!r}, Path({folder!r})"
+        code = (
+            "import json; from pathlib import Path; from pcdc.bench.starting import stages;"
+            f" print(json.dumps(stages({arguments})))"
+        )
+        _python(code)
+        kept = any(Path(folder).iterdir())
+        whole = "pcdc run, the whole process, head computed"
+        spent: dict[str, list[float]] = {}
+        for number in range(rounds):
+            if number and not go_on():
+                break
+            own: dict[str, float] = json.loads(_python(code))
+            if not kept:
+                del own[FROM_FILE]
+            own[whole] = _ms(lambda: _pcdc(run))
+            for title, ms in own.items():
+                spent.setdefault(title, []).append(ms)
+    return tuple(_figure(title, times) for title, times in spent.items())
 
 
-def _timed(jobs: dict[str, Callable[[], object]]) -> tuple[Figure, ...]:
+def _timed(jobs: dict[str, Callable[[], object]], go_on: GoOn) -> tuple[Figure, ...]:
     """Each job timed once a round, so that what slows the machine down slows all of them."""
     times: dict[str, list[float]] = {title: [] for title in jobs}
-    for _ in range(ROUNDS):
+    for number in range(ROUNDS):
+        if number and not go_on():
+            break
         for title, job in jobs.items():
-            start = time.perf_counter()
-            job()
-            times[title].append((time.perf_counter() - start) * 1000)
+            times[title].append(_ms(job))
     return tuple(_figure(title, own) for title, own in times.items())
 
 
-def _figure(title: str, times: list[float] | tuple[float, ...]) -> Figure:
-    return Figure(title, median(times), min(times), max(times))
+def _ms(job: Callable[[], object]) -> float:
+    start = perf_counter()
+    job()
+    return (perf_counter() - start) * 1000
+
+
+def _figure(title: str, times: list[float]) -> Figure:
+    quartiles = spread(times)
+    return Figure(title, quartiles["median"], quartiles["lower"], quartiles["upper"], len(times))
 
 
 def _pcdc(arguments: list[str]) -> str:

@@ -34,7 +34,7 @@ def figures(tally: Tally, entries: Sequence[Entry]) -> dict[str, Any]:
         "budget_seconds": tally.budget,
         "seconds": tally.seconds,
         "rounds": len(default),
-        "rows": [_row(entry.key, tally, beside, judged) for entry in entries if entry.key in tally.taken],
+        "rows": [_row(entry, tally, beside, judged) for entry in entries if entry.key in tally.taken],
         "missing": _reasons(entries, tally, tally.missing),
         "left_out": _reasons(entries, tally, tally.left_out),
         "refused": None if tally.refused is None else str(tally.refused),
@@ -61,8 +61,11 @@ def _reasons(entries: Sequence[Entry], tally: Tally, reasons: Mapping[str, str])
     ]
 
 
-def _row(key: str, tally: Tally, beside: Mapping[int, float], judged: Mapping[str, Answer]) -> dict[str, Any]:
-    taken = tally.taken[key]
+def _row(
+    entry: Entry, tally: Tally, beside: Mapping[int, float], judged: Mapping[str, Answer]
+) -> dict[str, Any]:
+    key, taken = entry.key, tally.taken[entry.key]
+    pairs = [(one.answer, judged[one.text]) for one in taken if one.text in judged]
     answers = [one.answer for one in taken]
     ratios = [one.answer.ms / beside[one.round] for one in taken if one.round in beside]
     ms = spread([answer.ms for answer in answers])
@@ -74,8 +77,9 @@ def _row(key: str, tally: Tally, beside: Mapping[int, float], judged: Mapping[st
         "ms": ms,
         "ratio": spread(ratios) if ratios else None,
         **{name: statistics.median_low(getattr(answer, name) for answer in answers) for name in counts},
+        "peak_bytes": statistics.median_low(one.peak_bytes for one in taken),
         "valid": {"yes": sum(answer.values is not None for answer in answers), "of": len(answers)},
-        "agreement": _agreement([(one.answer, judged[one.text]) for one in taken if one.text in judged]),
+        "agreement": _agreement(pairs, scores=not entry.own_scores),
         "per_second": {"one": 1000 / ms["median"], "many": tally.many.get(key)},
     }
 
@@ -88,8 +92,8 @@ def spread(values: Sequence[float]) -> dict[str, float]:
     return {"median": median, "lower": lower, "upper": upper}
 
 
-def _agreement(pairs: Sequence[tuple[Answer, Answer]]) -> dict[str, Any] | None:
-    """How often a method and the oracle name the same winner of a field, and how far scores are apart.
+def _agreement(pairs: Sequence[tuple[Answer, Answer]], *, scores: bool) -> dict[str, Any] | None:
+    """How often a method and the oracle name the same winner of a field, and how far their `scores` differ.
 
     An answer that is not valid agrees in no field.
     """
@@ -102,11 +106,11 @@ def _agreement(pairs: Sequence[tuple[Answer, Answer]]) -> dict[str, Any] | None:
         of += len(expected)
         given = answer.values or {}
         same += sum(_same(given, name, value) for name, value in expected.items())
-        if answer.log_scores is not None and right.log_scores is not None:
+        if scores and answer.log_scores is not None and right.log_scores is not None:
             differences += [
                 _difference(one, other)
-                for name, scores in answer.log_scores.items()
-                for one, other in zip(scores, right.log_scores[name], strict=True)
+                for name, own in answer.log_scores.items()
+                for one, other in zip(own, right.log_scores[name], strict=True)
             ]
     largest = max(differences, default=None)
     finite = largest is not None and math.isfinite(largest)

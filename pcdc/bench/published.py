@@ -41,7 +41,8 @@ class Published:
             )
         self._engine: Any
         self._engine, schema = _package()
-        self.title = f"pcd-rlcd {metadata.version('pcd-rlcd')}, its own prompt without choices, no head kept"
+        version = metadata.version("pcd-rlcd")
+        self.title = f"pcd-rlcd {version}, its own short prompt (no choices, no instructions), no head kept"
         self._loaded = loaded
         self._fields = artifact.fields
         self._schema = schema.StructuredSchema({field.name: _declared(field) for field in artifact.fields})

@@ -37,11 +37,16 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True)
 class Taken:
-    """One counted answer: in which round, to which text."""
+    """One counted answer: in which round, to which text.
+
+    `peak_bytes` is what MLX held at most meanwhile on top of what it held before: not the weights, not KV
+    that was kept, and nothing that NumPy holds.
+    """
 
     round: int
     text: str
     answer: Answer
+    peak_bytes: int
 
 
 @dataclass
@@ -105,7 +110,8 @@ class _Bench:
         self._watch, self._clock, self._started = watch, clock, started
         self._texts = scenario.many(max(TURNS, len(scenario.contexts)))
         self._together = scenario.many(MANY)
-        self._warming = scenario.contexts[-1][:WARM_CHARACTERS]
+        # Begins as no other text does: what keeps the KV of a text gains nothing by it.
+        self._warming = f"(0)\n{scenario.contexts[-1][:WARM_CHARACTERS]}"
         self._methods = dict[str, Method]()
         self._cost = dict[str, float]()
         self._steps_of_text = self._tokens(self._texts[0]) / WIDTH
@@ -155,7 +161,7 @@ class _Bench:
         try:
             if key not in self._methods:
                 self._make(entry, warm=key == default or WARM_SHARE * foreseen < self._tally.budget)
-            answer = self._answer(key, text)
+            answer, peak = self._answer(key, text)
         except Exception as error:
             if key == default:
                 raise
@@ -163,7 +169,7 @@ class _Bench:
             self._tally.missing[key] = _told(error)
             return False
         self._tally.left_out.pop(key, None)
-        self._tally.taken.setdefault(key, []).append(Taken(number, text, answer))
+        self._tally.taken.setdefault(key, []).append(Taken(number, text, answer, peak))
         if key == GUIDED:
             self._step = answer.ms / 1000 / max(1, answer.passes)
         return True
@@ -179,12 +185,14 @@ class _Bench:
             steps = entry.steps(self._artifact) + self._tokens(self._warming) / WIDTH
             self._step = seconds / steps
 
-    def _answer(self, key: str, text: str) -> Answer:
+    def _answer(self, key: str, text: str) -> tuple[Answer, int]:
+        """The answer, and the bytes that it took at most on top of those held before."""
         hold(self._artifact, self._loaded, len(self._artifact.prompt.head))
+        held = self._loaded.call(_restart_peak)
         started = self._clock()
         answer = self._methods[key].answer(text)
         self._cost[key] = self._clock() - started
-        return answer
+        return answer, max(0, self._loaded.call(_peak) - held)
 
     def _foreseen(self, entry: Entry) -> float:
         """Seconds that one answer will take."""
@@ -205,6 +213,20 @@ class _Bench:
 
     def _tokens(self, text: str) -> int:
         return context_tokens(self._loaded.tokenizer, self._artifact, text)
+
+
+def _restart_peak() -> int:
+    """Forget the peak so far; gives the bytes that are held now. On the owner thread."""
+    from pcdc_runtime.fast_mlx import mx
+
+    mx.reset_peak_memory()
+    return mx.get_active_memory()
+
+
+def _peak() -> int:
+    from pcdc_runtime.fast_mlx import mx
+
+    return mx.get_peak_memory()
 
 
 def _told(error: Exception) -> str:

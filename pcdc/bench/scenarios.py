@@ -37,10 +37,10 @@ class Scenario:
     contexts: tuple[str, ...]
 
     def many(self, count: int) -> list[str]:
-        """So many texts, no two the same."""
+        """So many texts, no two the same, and each new one different from its beginning on."""
         own = list(dict.fromkeys(self.contexts))
         return [
-            text if turn == 0 else f"{text}\n({turn})"
+            text if turn == 0 else f"({turn})\n{text}"
             for turn in range(-(-count // len(own)))
             for text in own
         ][:count]

@@ -44,7 +44,7 @@ def bench(
         typer.Option(
             "--sweep",
             help="Axes to vary, separated by commas: fields, choices, context, length; all, or none.",
-            show_default="all, none with --scenario or --floor",
+            show_default="all, none with --scenario, --floor or --compiler",
         ),
     ] = None,
     minutes: Annotated[
@@ -59,13 +59,17 @@ def bench(
         bool,
         typer.Option("--floor", help="Only ours: how far each stage is above the machine's own limits."),
     ] = False,
+    compiler: Annotated[
+        bool, typer.Option("--compiler", help="Only how long compiling, loading and starting take.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
     model: Model = None,
 ) -> None:
     """Measure pcdc beside other ways to answer, on one model and one machine.
 
-    Times are medians of interleaved rounds. Beside each stand passes, positions and KV bytes, and whether
-    the answers are those of an exact computation.
+    Times are medians of interleaved rounds. Beside each stand passes, positions, KV bytes and peak memory,
+    and whether the answers are those of an exact computation. Peak memory is what MLX held at most on top
+    of what it held before the answer: weights and kept KV are not in it, nor what NumPy holds.
 
     Examples:
 
@@ -75,10 +79,13 @@ def bench(
 
         pcdc bench --floor --scenario support_triage
 
+        pcdc bench --compiler
+
         pcdc bench --scenario build/support.smollm2-135m.pcdc --context ticket.txt --json
     """
     try:
         from pcdc.bench.command import Options, run
+        from pcdc.bench.compilers import run_compiler
         from pcdc.bench.floors import run_floors
         from pcdc.bench.scenarios import TITLES
         from pcdc.bench.show import block
@@ -106,13 +113,21 @@ def bench(
             "the shipped scenarios have texts of their own; it goes with --scenario PATH",
             param_hint="--context",
         )
-    if floor and out is not None:
-        raise typer.BadParameter("a floor has no plots; print it with --json", param_hint="--out")
+    if floor and compiler:
+        raise typer.BadParameter("give either --floor or --compiler")
+    if (floor or compiler) and out is not None:
+        raise typer.BadParameter("these figures have no plots; print them with --json", param_hint="--out")
+    if compiler and sweep is not None:
+        raise typer.BadParameter(
+            "--compiler has its own schema to compile, and no sweep", param_hint="--sweep"
+        )
     options = Options(
         model=model,
         scenarios=scenarios,
         contexts=tuple(dict.fromkeys(read_context(file) for file in context or ())),
-        axes=_axes(sweep if sweep is not None else "none" if scenario or floor else "all", tuple(AXES)),
+        axes=_axes(
+            sweep if sweep is not None else "none" if scenario or floor or compiler else "all", tuple(AXES)
+        ),
         minutes=minutes,
         out=out,
     )
@@ -125,13 +140,18 @@ def bench(
         if not as_json:
             put(f"{machine}\n")
 
+    def tell(text: str) -> None:
+        if not as_json:
+            put(text)
+
     with ends_cleanly():
         watch = _Notes().watch
-        outcome = (
-            run_floors(options, watch, lambda text: None if as_json else put(text), begin)
-            if floor
-            else run(options, watch, show, begin)
-        )
+        if floor:
+            outcome = run_floors(options, watch, tell, begin)
+        elif compiler:
+            outcome = run_compiler(options, watch, tell, begin, terminal=on_terminal(sys.stdout))
+        else:
+            outcome = run(options, watch, show, begin)
     if as_json:
         print_json(outcome.report)
     for file in outcome.files:

@@ -5,6 +5,7 @@ import json
 import math
 from collections import Counter
 
+import mlx.core as mx
 import pytest
 from fakes import ROOT, TableModel, loaded, make_artifact, seeded, spelled
 from pcdc_runtime.errors import ExtraMissingError, ScoreError
@@ -61,7 +62,7 @@ def bench():
     """Measures fakes given by key with their times, steps and settings; gives the figures and a log."""
     with loaded(TableModel(seeded(1))) as model:
 
-        def run(times, budget=1000.0, *, steps=None, make=None, **settings):
+        def run(times, budget=1000.0, *, steps=None, make=None, own_scores=(), **settings):
             clock, log = Clock(), []
             kinds = {key: (make or {}).get(key) for key in times}
 
@@ -74,7 +75,13 @@ def bench():
                 return made
 
             methods = [
-                Entry(key, f"the way {key}", maker_of(key), lambda _, key=key: (steps or {}).get(key, 1.0))
+                Entry(
+                    key,
+                    f"the way {key}",
+                    maker_of(key),
+                    lambda _, key=key: (steps or {}).get(key, 1.0),
+                    key in own_scores,
+                )
                 for key in times
             ]
             place = Place("made", "Made up", 1.0, lambda: Scenario(ARTIFACT, CONTEXTS))
@@ -220,6 +227,31 @@ def test_agreement_counts_winners_and_finds_the_largest_difference(bench, values
     agreement = found["rows"][0]["agreement"]
     assert (agreement["same"] / agreement["of"], agreement["largest_difference"]) == expected
     json.dumps(found, allow_nan=False)
+
+
+def test_scores_of_another_rule_are_not_compared(bench):
+    given = {"ours": (RIGHT, SCORES), ORACLE: (RIGHT, SCORES)}
+    found, _ = bench({"ours": [1.0], ORACLE: [1.0]}, own_scores={"ours"}, **given)
+    assert found["rows"][0]["agreement"] == {
+        "same": 2 * MAX_ROUNDS,
+        "of": 2 * MAX_ROUNDS,
+        "largest_difference": None,
+    }
+
+
+def test_the_peak_is_what_an_answer_holds_on_top_of_what_was_held(bench):
+    held = []
+
+    class Takes(Fake):
+        def answer(self, context):
+            numbers = mx.zeros((100_000,)) + len(held)
+            mx.eval(numbers)
+            held.append(numbers)
+            return super().answer(context)
+
+    found, _ = bench({"ours": [1.0], "other": [1.0]}, make={"other": Takes})
+    ours, other = (row["peak_bytes"] for row in found["rows"])
+    assert ours < 400_000 <= other < 1_200_000
 
 
 def test_without_the_oracle_no_agreement_is_claimed(bench):

@@ -89,8 +89,22 @@ def test_the_terminal_shows_the_references_lines_and_the_table(pcdc, artifact, t
     assert "float32 on " in lines[0]
     assert any(line.startswith("  Parallel       :") for line in lines)
     assert any(line.startswith("  SPEEDUP: ") and "over " in line for line in lines)
-    (header,) = (number for number, line in enumerate(lines) if line.startswith("method "))
-    assert lines[header + 1].startswith("ours, joint, no pruning, head warm")
+    headers = [number for number, line in enumerate(lines) if line.startswith("method ")]
+    assert len(headers) == 3
+    assert "peak MB" in lines[headers[1]]
+    for header in headers:
+        assert lines[header + 1].startswith("ours, joint, no pruning, head warm")
+
+
+def test_the_compiler_and_a_start_are_measured_on_the_scenarios_own_artifact(pcdc, artifact, tiny, ticket):
+    call = ("bench", "--compiler", "--scenario", artifact, "--context", ticket, "--model", tiny)
+    done = pcdc(*call, "--minutes", "0.1", "--json")
+    assert done.exit_code == 0, done.output
+    report = strict(done.stdout)
+    assert {"load artifact support", "pcdc --help"} <= {one["title"] for one in report["compiler"]}
+    assert report["start"]["schema"] == "support"
+    assert report["start"]["figures"][-1]["title"].startswith("pcdc run")
+    assert report["interrupted"] is False
 
 
 def test_a_baseline_that_cannot_be_imported_is_named(pcdc, artifact, tiny, ticket, monkeypatch):
@@ -144,6 +158,9 @@ def test_a_text_that_is_too_long_is_told(pcdc, artifact, tiny, ticket):
         (("--minutes", "nan"), "Invalid value for '--minutes'"),
         (("--minutes", "0"), "Invalid value for '--minutes'"),
         (("--out", ""), "the path is empty"),
+        (("--compiler", "--floor"), "either --floor or --compiler"),
+        (("--compiler", "--out", "plots"), "have no plots"),
+        (("--compiler", "--sweep", "all"), "and no sweep"),
         (("--model", "no-such-model"), "PCDC401"),
     ],
 )
