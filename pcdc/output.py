@@ -72,7 +72,8 @@ def _below(source: str, places: Sequence[str]) -> str:
 
 
 def _named(relative: PurePath, model: str, digest: str = "") -> PurePath:
-    *folders, schema = relative.parts
+    # A path that is only a dot has no parts.
+    *folders, schema = relative.parts or (".",)
     stem = f"{safe_part(schema)}-{digest}" if digest else safe_part(schema)
     return PurePath(*map(safe_part, folders), f"{stem}.{safe_part(model)}{SUFFIX}")
 

@@ -14,7 +14,7 @@ from pathlib import Path, PurePath
 
 import pytest
 from command_line import ENVIRONMENT
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pcdc_runtime.storage import sweep, write_atomic
 
@@ -63,6 +63,7 @@ def test_names_that_reduce_to_the_same_stay_apart_even_without_case():
 
 
 @given(st.text(max_size=200), st.text(max_size=60), st.lists(st.text(min_size=1), max_size=3))
+@example(".", "", [])
 def test_no_name_leaves_the_output_folder(schema, model, folders):
     """Field report 36."""
     parts = [p.replace("/", "|").replace("\0", "|") for p in [*folders, schema or "x"]]
