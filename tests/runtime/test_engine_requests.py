@@ -365,6 +365,7 @@ def test_a_refused_artifact_leaves_no_thread_behind():
 def test_load_reads_the_file_and_opens_each_folder_once(tmp_path, monkeypatch):
     path = tmp_path / "made.pcdc"
     path.write_bytes(dumps(ARTIFACT))
+    byte_tokenizer().save(str(tmp_path / "tokenizer.json"))
     opened = []
 
     def open_folder(folder, name):

@@ -63,6 +63,7 @@ def tiny(tmp_path_factory):
 
 
 def opened(folder, **more):
+    byte_tokenizer().save(str(folder / "tokenizer.json"))
     return LoadedModel(
         "seeded", lambda: (load_model(folder, float32=False), byte_tokenizer()), folder=folder, **more
     )

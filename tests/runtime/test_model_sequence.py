@@ -359,7 +359,12 @@ def test_a_model_without_a_known_trunk_is_refused():
 
 @pytest.mark.parametrize("at", range(4))
 def test_the_probe_takes_nan_on_any_path_for_a_difference(at, monkeypatch):
-    found = [float("nan") if n == at else 0.0 for n in range(4)]
-    monkeypatch.setattr(mlx_model, "_difference", lambda *_: found.pop(0))
+    honest = mlx_model._difference
+
+    def spoilt(model, tree, ids, paths):
+        tree[paths[at][-1], 0] = float("nan")
+        return honest(model, tree, ids, paths)
+
+    monkeypatch.setattr(mlx_model, "_difference", spoilt)
     with pytest.raises(ModelNotSupportedError, match="nan"):
         tiny("llama")
