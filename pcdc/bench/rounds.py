@@ -171,7 +171,7 @@ class _Bench:
         self._tally.left_out.pop(key, None)
         self._tally.taken.setdefault(key, []).append(Taken(number, text, answer, peak))
         if key == GUIDED:
-            self._step = answer.ms / 1000 / max(1, answer.passes)
+            self._step = answer.ms / 1000 / (answer.passes + answer.positions / WIDTH)
         return True
 
     def _make(self, entry: Entry, *, warm: bool) -> None:
