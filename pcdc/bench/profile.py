@@ -22,10 +22,9 @@ if TYPE_CHECKING:
     from pcdc_runtime.loaded import LoadedModel
     from pcdc_runtime.mlx_model import MlxModel
 
-WEIGHTS, SCORES, SOFTMAX, ACTIVATION, NORMS, COPIES, HEAD, LSE, REST = (
+WEIGHTS, ATTENTION, ACTIVATION, NORMS, COPIES, HEAD, LSE, REST = (
     "weight products",
-    "attention products",
-    "softmax",
+    "attention",
     "activation",
     "norms, rotation",
     "keys and values written",
@@ -33,7 +32,7 @@ WEIGHTS, SCORES, SOFTMAX, ACTIVATION, NORMS, COPIES, HEAD, LSE, REST = (
     "log-sum-exp",
     "everything else",
 )
-KINDS = (WEIGHTS, SCORES, SOFTMAX, ACTIVATION, NORMS, COPIES, HEAD, LSE, REST)
+KINDS = (WEIGHTS, ATTENTION, ACTIVATION, NORMS, COPIES, HEAD, LSE, REST)
 
 
 @dataclass(frozen=True)
@@ -119,19 +118,18 @@ def _profile(artifact: Artifact, loaded: LoadedModel, context: str, clock: Clock
 @contextmanager
 def _tapped(model: MlxModel, ledger: Ledger) -> Iterator[None]:
     """Every layer that does a kind of work, booked under it."""
-    from pcdc_runtime import attention, mlx_model, score
+    from pcdc_runtime import mlx_model, score
 
     language: Any = model.language
     layers = {type(module) for module in language.modules()}
     places: list[tuple[str, object, str]] = [
-        (SOFTMAX, attention, "_weigh"),
         (COPIES, mlx_model.LayerKV, "update_and_fetch"),
         (HEAD, mlx_model.MlxSequence, "logits"),
         (LSE, score, "_logsumexp"),
     ]
     for ending, kind in (("Linear", WEIGHTS), ("Norm", NORMS), ("Rope", NORMS)):
         places += [(kind, layer, "__call__") for layer in layers if layer.__name__.endswith(ending)]
-    for name, kind in (("scaled_dot_product_attention", SCORES), ("swiglu", ACTIVATION)):
+    for name, kind in (("scaled_dot_product_attention", ATTENTION), ("swiglu", ACTIVATION)):
         places += [(kind, caller, name) for caller in callers(language, name)]
     with ExitStack() as stack:
         for kind, owner, name in places:

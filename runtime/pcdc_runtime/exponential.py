@@ -6,25 +6,26 @@ many threads as the BLAS has.
 
 from __future__ import annotations
 
-import ctypes
 import platform
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import cache, partial
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .blas import load_fast_blas, threads
+from . import mkl
+from .blas import threads
 from .fast_mlx import mx
+
+T = TypeVar("T")
 
 SHARE = 32 * 1024
 """The fewest elements that are worth a thread of their own."""
 
 ONE_CALL = 16 * 1024
 """From how many elements on a call of MKL is worth what it costs to make."""
-# Error of 1 in the last place at most; infinities are results like others.
-VML_MODE = 0x1 | 0x100
 
 
 def in_numpy(*arrays: mx.array) -> bool:
@@ -45,27 +46,10 @@ def buffer(x: mx.array) -> NDArray[np.float32]:
 
 def exp(x: NDArray[np.float32]) -> None:
     """Exponentials in place, in the calling thread only."""
-    mkl = _mkl() if x.size >= ONE_CALL and x.flags.c_contiguous else None
-    if mkl is None:
+    if x.size >= ONE_CALL and x.flags.c_contiguous and mkl.is_there():
+        mkl.exp(x)
+    else:
         np.exp(x, out=x)
-        return
-    before = mkl.MKL_Set_Num_Threads_Local(1)
-    mkl.vmsExp(x.size, x.ctypes.data, x.ctypes.data, VML_MODE)
-    mkl.MKL_Set_Num_Threads_Local(before)
-
-
-@cache
-def _mkl() -> ctypes.CDLL | None:
-    """MKL with its exponential, where that is the BLAS."""
-    blas = load_fast_blas()
-    if blas.name != "mkl" or blas.path is None:
-        return None
-    library = ctypes.CDLL(blas.path)
-    if not hasattr(library, "vmsExp") or not hasattr(library, "MKL_Set_Num_Threads_Local"):
-        return None
-    library.vmsExp.argtypes = (ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
-    library.vmsExp.restype = None
-    return library
 
 
 @cache
@@ -77,13 +61,37 @@ def by_rows(work: Callable[[int, int], None], rows: int, width: int) -> None:
     """Call `work` for ranges of rows that together are all of them, each range in a thread of its own."""
     count = max(1, min(threads(), rows, rows * width // SHARE))
     ranges = [(rows * n // count, rows * (n + 1) // count) for n in range(count)]
+    _side_by_side([partial(work, *share) for share in ranges])
+
+
+def in_turns(steps: Sequence[T], work: Callable[[T], None], shared: bool) -> None:
+    """Call `work` for each step, in any order; in all threads, each taking the next one, where `shared`."""
+    left = list(reversed(steps))
+
+    def take() -> None:
+        while left:
+            try:
+                step = left.pop()
+            except IndexError:  # another thread took the last one
+                return
+            work(step)
+
+    _side_by_side([take] * (min(threads(), len(steps)) if shared else 1))
+
+
+def _side_by_side(jobs: Sequence[Callable[[], None]]) -> None:
+    """Run the jobs, each in a thread of its own."""
     others = []
-    for share in ranges[1:]:
+    for job in jobs[1:]:
         try:
-            others.append(_pool().submit(work, *share))
+            others.append(_pool().submit(job))
         except RuntimeError:  # the interpreter is ending, and starts nothing in a thread any more
-            work(*share)
-    work(*ranges[0])
+            job()
+    try:
+        jobs[0]()
+    finally:
+        # None of them may write into memory that the caller has given up.
+        wait(others)
     for other in others:
         other.result()
 

@@ -5,7 +5,7 @@ import mlx.nn as nn
 import numpy as np
 import pytest
 from forest import CHUNK, IDS, PARENTS, fill, tiny
-from pcdc_runtime import attention, exponential, mlx_model, tree, wiring
+from pcdc_runtime import attention, exponential, mkl, mlx_model, tree, wiring
 from pcdc_runtime.blas import Blas
 from pcdc_runtime.tree import Slots
 from seeded import seeded
@@ -101,10 +101,10 @@ def test_exponentials_are_numpys_to_rounding_whoever_computes_them(size):
     assert np.allclose(x, expected, rtol=5e-7, atol=1e-37, equal_nan=True)
 
 
-@pytest.mark.parametrize("mkl", [True, False])
-def test_a_library_without_the_exponential_is_not_asked(mkl, monkeypatch):
-    monkeypatch.setattr(exponential, "load_fast_blas", lambda: Blas("mkl" if mkl else "openblas", None))
-    assert exponential._mkl.__wrapped__() is None
+@pytest.mark.parametrize("named", [True, False])
+def test_a_library_without_these_routines_is_not_asked(named, monkeypatch):
+    monkeypatch.setattr(mkl, "load_fast_blas", lambda: Blas("mkl" if named else "openblas", None))
+    assert mkl._library.__wrapped__() is None
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 8])
