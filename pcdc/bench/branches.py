@@ -30,7 +30,7 @@ class BranchRows(Rows):
 
     def __init__(self, artifact: Artifact, loaded: LoadedModel) -> None:
         super().__init__(artifact, loaded)
-        self._branches = [branch for root in self.roots for branch in _deciding(root)]
+        self._branches = [branch for root in self.roots for branch in deciding(root)]
 
     def answer(self, context: str) -> Answer:
         """Answer one request. Raises ContextNotTextError, ContextTooLongError, ScoreError."""
@@ -67,9 +67,9 @@ def make(artifact: Artifact, loaded: LoadedModel) -> BranchRows:
     return BranchRows(artifact, loaded)
 
 
-def _deciding(branch: Branch) -> list[Branch]:
+def deciding(branch: Branch) -> list[Branch]:
     """This place and those below it, as far as they leave several options."""
-    below = [found for onward in branch.onward.values() for found in _deciding(onward)]
+    below = [found for onward in branch.onward.values() for found in deciding(onward)]
     return [branch, *below] if branch.decides else below
 
 

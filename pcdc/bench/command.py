@@ -19,6 +19,7 @@ from pcdc.output import SUFFIX
 from pcdc.prompt import Target, load_target
 
 from .figures import figures
+from .foresight import Pace
 from .machine import describe, line
 from .methods import entries
 from .rounds import Tally, Watch, measure
@@ -80,6 +81,7 @@ def run(options: Options, watch: Watch, show: Show, begin: Callable[[str], None]
     chosen = places(options, cached_target(name, options))
     methods = entries()
     done: list[dict[str, Any]] = []
+    pace = Pace()
     problems: list[Diagnostic] = []
     ended_by: KeyboardInterrupt | None = None
     watch("loading the model")
@@ -89,12 +91,14 @@ def run(options: Options, watch: Watch, show: Show, begin: Callable[[str], None]
         try:
             for number, place in enumerate(chosen):
                 left = until - perf_counter()
-                tally = Tally(place, max(0.0, left * place.weight / sum(p.weight for p in chosen[number:])))
+                share = place.seconds / sum(later.seconds for later in chosen[number:])
+                tally = Tally(place, max(0.0, left * share))
+                here = [entry for entry in methods if not place.methods or entry.key in place.methods]
                 try:
                     if left > 0:
-                        measure(tally, loaded, methods, watch)
+                        measure(tally, loaded, here, watch, pace=pace)
                 finally:
-                    done.append(figures(tally, methods))
+                    done.append(figures(tally, here))
                     if tally.refused is not None and place.point is None:
                         # A point of the sweep may be too large for a model; a scenario was asked for.
                         problems += diagnostics(tally.refused)

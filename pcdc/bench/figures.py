@@ -31,6 +31,7 @@ def figures(tally: Tally, entries: Sequence[Entry]) -> dict[str, Any]:
         "axes": list(place.axes),
         "point": None if place.point is None else asdict(place.point),
         "schema": None if scenario is None else _size(scenario.artifact),
+        "methods": [entry.key for entry in entries],
         "budget_seconds": tally.budget,
         "seconds": tally.seconds,
         "rounds": len(default),

@@ -1,4 +1,4 @@
-"""Every way that is measured, the default's first, and what each is expected to take."""
+"""Every way that is measured, the most important first."""
 
 from __future__ import annotations
 
@@ -7,79 +7,79 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-import numpy as np
 from pcdc_runtime.artifact import Artifact
 from pcdc_runtime.errors import ExtraMissingError
-from pcdc_runtime.rules import rule_bit
 
+from . import foresight
+from .foresight import Steps
 from .measured import Method
-from .ours import WAYS, Way
+from .ours import COLD, DEFAULT, FIELDS, IDENTIFY, PRUNED, Way
 from .ours import maker as ours
+from .written import FREE, GUIDED, STEPWISE, Writing
+from .written import maker as written
 
 if TYPE_CHECKING:
     from pcdc_runtime.loaded import LoadedModel
 
-FREE, GUIDED, ORACLE = "free", "llguidance", "oracle"
-WIDTH = 20
-"""How many positions in one forward take about as long as a forward of one."""
+PUBLISHED, ROWS, BRANCHES, ORACLE = "pcd-rlcd", "rows", "branches", "oracle"
+SWEPT = (DEFAULT.key, IDENTIFY.key, GUIDED.key, STEPWISE.key, PUBLISHED, ROWS)
+"""What is measured at a point of the sweep; at the base point of three axes, everything is."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One method before it is made; `steps` foresees one answer in forwards of a single token.
+    """One method before it is made; `steps` foresees one answer, `making` what making it takes.
 
     With `own_scores` its scores are those of another rule than the oracle's: only its winners are compared.
+    With `several_fields` it is the default's own way where a schema has one field.
     """
 
     key: str
     title: str
     make: Callable[[Artifact, LoadedModel], Method]
-    steps: Callable[[Artifact], float]
+    steps: Steps
+    making: Callable[[Artifact], float] = foresight.nothing
     own_scores: bool = False
+    several_fields: bool = False
 
 
 def entries() -> tuple[Entry, ...]:
-    """All methods, in the order of the table."""
+    """All methods, in the order of the table, which is also that of the first round."""
     return (
-        *(Entry(way.key, way.title, ours(way), _steps_of(way)) for way in WAYS),
-        Entry(FREE, "writes JSON, free, head warm", _written(constrained=False), _written_tokens),
+        _ours(DEFAULT),
+        _ours(IDENTIFY),
+        _written(GUIDED, foresight.forced),
+        _ours(PRUNED),
+        _written(STEPWISE, foresight.written),
+        Entry(PUBLISHED, "pcd-rlcd, the published engine", _from("published"), foresight.published),
+        Entry(ROWS, "a row per field on copied KV, head warm", _from("rows"), foresight.rows, foresight.head),
+        _ours(COLD),
+        _written(FREE, foresight.written),
+        _ours(FIELDS),
         Entry(
-            GUIDED,
-            "writes JSON, llguidance, forced tokens at once, head warm",
-            _written(constrained=True),
-            lambda artifact: 2.0 * len(artifact.fields) + 2,
-        ),
-        Entry("pcd-rlcd", "pcd-rlcd, the published engine", _from("published"), _per_field),
-        Entry("rows", "a row per field on copied KV, head warm", _from("rows"), _per_field),
-        Entry(
-            "branches",
+            BRANCHES,
             "a row per trie branch on copied KV, head warm",
             _from("branches"),
-            _rows,
+            foresight.branches,
+            foresight.head,
             own_scores=True,
         ),
-        Entry(ORACLE, "per-choice log-likelihood, KV copied per row, head warm", _from("oracle"), _rows),
+        Entry(
+            ORACLE,
+            "per-choice log-likelihood, KV copied per row, head warm",
+            _from("oracle"),
+            foresight.oracle,
+            foresight.head,
+        ),
     )
 
 
-def _steps_of(way: Way) -> Callable[[Artifact], float]:
-    def steps(artifact: Artifact) -> float:
-        if way.one_by_one:
-            return 2.0 * len(artifact.fields)
-        head = len(artifact.prompt.head) if way.cold else 0
-        nodes = int(np.count_nonzero(artifact.nodes.reads & rule_bit(way.rule)))
-        return (head + nodes) / WIDTH + 2
-
-    return steps
+def _ours(way: Way) -> Entry:
+    return Entry(way.key, way.title, ours(way), foresight.ours(way), several_fields=way.one_by_one)
 
 
-def _written(*, constrained: bool) -> Callable[[Artifact, LoadedModel], Method]:
-    def make(artifact: Artifact, loaded: LoadedModel) -> Method:
-        from .written import Written
-
-        return Written(artifact, loaded, constrained=constrained)
-
-    return make
+def _written(writing: Writing, steps: Steps) -> Entry:
+    return Entry(writing.key, writing.title, written(writing), steps)
 
 
 def _from(module: str) -> Callable[[Artifact, LoadedModel], Method]:
@@ -97,22 +97,3 @@ def _from(module: str) -> Callable[[Artifact, LoadedModel], Method]:
         return method
 
     return make
-
-
-def _written_tokens(artifact: Artifact) -> float:
-    """The tokens of an answer; names and values are seldom more than a token for three characters."""
-    characters = sum(
-        len(field.name) + max(len(candidate.label) for candidate in field.candidates) + 6
-        for field in artifact.fields
-    )
-    return characters / 3
-
-
-def _per_field(artifact: Artifact) -> float:
-    return 3.0 * len(artifact.fields)
-
-
-def _rows(artifact: Artifact) -> float:
-    """A row for every choice: its tokens, and the copy of what stands before it."""
-    choices = sum(len(field.candidates) for field in artifact.fields)
-    return choices * (10 / WIDTH + len(artifact.prompt.head) / 5000)

@@ -34,13 +34,11 @@ BOUND = 1e-4
 """Of pruning, where it is on."""
 
 DEFAULT = Way("ours-joint-warm", "ours, joint, no pruning, head warm")
-WAYS = (
-    DEFAULT,
-    Way("ours-identify-warm", "ours, identify, no pruning, head warm", rule="identify"),
-    Way("ours-joint-pruned", f"ours, joint, pruning {BOUND:g}, head warm", prune=BOUND),
-    Way("ours-joint-cold", "ours, joint, no pruning, head cold", cold=True),
-    Way("ours-joint-fields", "ours, joint, no pruning, head warm, fields one by one", one_by_one=True),
-)
+IDENTIFY = Way("ours-identify-warm", "ours, identify, no pruning, head warm", rule="identify")
+PRUNED = Way("ours-joint-pruned", f"ours, joint, pruning {BOUND:g}, head warm", prune=BOUND)
+COLD = Way("ours-joint-cold", "ours, joint, no pruning, head cold", cold=True)
+FIELDS = Way("ours-joint-fields", "ours, joint, no pruning, head warm, fields one by one", one_by_one=True)
+WAYS = (DEFAULT, IDENTIFY, PRUNED, COLD, FIELDS)
 
 
 class Ours:

@@ -20,10 +20,10 @@ from .sweep import AXES, Axis
 
 # Told apart with any colour vision (Okabe and Ito), and by line and marker as well.
 COLOURS = (
-    "#0072b2", "#56b4e9", "#009e73", "#444444", "#7b6fd0",
-    "#d55e00", "#e69f00", "#cc79a7", "#a6761d", "#999999", "#b2182b",
+    "#0072b2", "#56b4e9", "#d55e00", "#009e73", "#e69f00", "#cc79a7",
+    "#a6761d", "#444444", "#b2182b", "#7b6fd0", "#999999", "#882255",
 )  # fmt: skip
-MARKERS = "osD^vPX*<>h"
+MARKERS = "osP^XD<v*>hp"
 LINES = ("-", "--", "-.", ":")
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
@@ -64,7 +64,7 @@ def _figure(
     looks = zip(cycle(COLOURS), cycle(MARKERS), cycle(LINES), strict=False)
     for entry, (colour, marker, line) in zip(entries, looks, strict=False):
         rows = [(value, row) for value, place in measured for row in place["rows"] if row["key"] == entry.key]
-        if not rows:
+        if len(rows) < 2:
             continue
         is_default = entry is entries[0]
         x, times = [value for value, _ in rows], [row["ms"] for _, row in rows]

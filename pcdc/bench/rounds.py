@@ -1,6 +1,7 @@
 """Measures one place: every method in turn on one text, round after round, within a stated time.
 
-The order rotates from round to round, so that no method always runs on what another one left in caches or
+The first round goes from the most important method to the least. What is cheap is repeated before what is
+expensive, in an order that rotates, so that no method always runs on what another one left in caches or
 clocks; before each answer the shared prefix is cut back to the head, so that each pays for its own text.
 """
 
@@ -14,8 +15,9 @@ from typing import TYPE_CHECKING
 
 from pcdc_runtime.errors import PcdcError, sentence
 
+from .foresight import Pace, head, steps
 from .measured import Answer, ManyMethod, Method
-from .methods import GUIDED, WIDTH, Entry
+from .methods import Entry
 from .ours import hold
 from .scenarios import Place, Scenario
 from .sweep import context_tokens
@@ -28,8 +30,12 @@ MANY = 8
 """Requests that are answered together where a method can."""
 TURNS = 3
 WARM_CHARACTERS = 200
+ROUNDS_SHARE = 0.85
+"""The part of the time that rounds may take; the rest is for many requests together."""
 WARM_SHARE = 20
 """A method is warmed up where that takes less than this part of the time."""
+REPEAT_SHARE = 5
+"""A method is repeated where its answer takes less than this part of the time left."""
 
 Watch = Callable[[str], None]
 Clock = Callable[[], float]
@@ -76,15 +82,20 @@ def measure(
     entries: Sequence[Entry],
     watch: Watch,
     clock: Clock = perf_counter,
+    pace: Pace | None = None,
 ) -> None:
     """Fill the tally; the first entry is the default, which answers in every round and is counted first.
 
+    A point of the sweep that has no time for the default and one other is not measured, and has no requests
+    together. `pace` is what earlier places taught, and learns from this one.
     Whatever ends it early leaves what was measured in the tally.
     """
     started = clock()
     try:
         scenario = tally.scenario = tally.place.open()
-        with closing(_Bench(tally, scenario, loaded, entries, watch, clock, started)) as bench:
+        with closing(
+            _Bench(tally, scenario, loaded, entries, watch, clock, started, pace or Pace())
+        ) as bench:
             bench.run()
     except PcdcError as error:
         tally.refused = error
@@ -102,11 +113,12 @@ class _Bench:
         watch: Watch,
         clock: Clock,
         started: float,
+        pace: Pace,
     ) -> None:
         self._tally = tally
         self._artifact = scenario.artifact
         self._loaded = loaded
-        self._entries = entries
+        self._entries = list(entries)
         self._watch, self._clock, self._started = watch, clock, started
         self._texts = scenario.many(max(TURNS, len(scenario.contexts)))
         self._together = scenario.many(MANY)
@@ -114,17 +126,32 @@ class _Bench:
         self._warming = f"(0)\n{scenario.contexts[-1][:WARM_CHARACTERS]}"
         self._methods = dict[str, Method]()
         self._cost = dict[str, float]()
-        self._steps_of_text = self._tokens(self._texts[0]) / WIDTH
-        self._step = 0.0
+        self._text = self._tokens(self._texts[0])
+        self._short = self._tokens(self._warming)
+        self._context = len(self._artifact.prompt.head) + self._text
+        self._pace = pace
 
     def run(self) -> None:
         """All rounds, then many requests together."""
+        if len(self._artifact.fields) == 1:
+            self._tally.left_out |= {
+                entry.key: "one field" for entry in self._entries if entry.several_fields
+            }
+            self._entries = [entry for entry in self._entries if not entry.several_fields]
         default = self._entries[0]
+        if self._tally.place.point and not self._worth_it():
+            return
+        self._prefill_head()
         for number in range(MAX_ROUNDS):
-            ran = [self._turn(entry, number) for entry in self._order(number)]
-            alone = sum(ran) <= 1 and number > 1 and len(self._entries) > 1
-            if alone or self._spent() + 2 * self._cost.get(default.key, 0) > 0.85 * self._tally.budget:
+            order = self._order(number)
+            if len(order) == 1 and len(self._tally.taken) > 1:
                 break
+            for entry in order:
+                self._turn(entry, number)
+            if 2 * self._cost[default.key] > self._left():
+                break
+        if self._tally.place.point:
+            return
         for key, method in self._methods.items():
             if isinstance(method, ManyMethod):
                 self._all_at_once(key, method)
@@ -135,55 +162,84 @@ class _Bench:
             with suppress(PcdcError):
                 method.close()
 
-    def _order(self, number: int) -> list[Entry]:
-        """Cheap ones first in the first round: their times tell what the others will take."""
-        if number == 0:
-            default, *others = self._entries
-            return [default, *sorted(others, key=lambda entry: entry.steps(self._artifact))]
-        turn = number % len(self._entries)
-        return [*self._entries[turn:], *self._entries[:turn]]
+    def _worth_it(self) -> bool:
+        """Whether there is time for the head, the default and one other; alone it would say nothing."""
+        needed = self._pace(head(self._artifact)) + sum(map(self._foreseen, self._entries[:2]))
+        if needed <= self._left():
+            return True
+        reason = f"the head and two answers take about {needed:.3g} s, there were {self._left():.2g} s"
+        self._tally.left_out |= {entry.key: reason for entry in self._entries}
+        return False
 
-    def _turn(self, entry: Entry, number: int) -> bool:
+    def _prefill_head(self) -> None:
+        """The head that methods without one of their own find warm; it tells how long a forward takes."""
+        self._watch(f"{self._tally.place.name}: prefill of the head")
+        started = self._clock()
+        hold(self._artifact, self._loaded, len(self._artifact.prompt.head))
+        self._pace.add(self._clock() - started, head(self._artifact))
+
+    def _order(self, number: int) -> list[Entry]:
+        if number == 0:
+            return self._entries
+        again = self._again()
+        turn = number % len(self._entries)
+        rotated = [*self._entries[turn:], *self._entries[:turn]]
+        return [entry for entry in rotated if entry.key in again]
+
+    def _again(self) -> set[str]:
+        """What the next round measures: at most half of the time left, so that another round may follow.
+
+        What has no time yet and fits goes before all repetitions but the default's.
+        """
+        left = self._left()
+        known = self._tally.taken.keys() | self._tally.missing
+        waiting = [e for e in self._entries if e.key not in known and self._foreseen(e) <= left]
+        left -= sum(map(self._foreseen, waiting))
+        again, room = {entry.key for entry in (self._entries[0], *waiting)}, left / 2
+        for entry in self._entries:
+            cost = self._cost.get(entry.key, 0.0)
+            if entry.key in self._tally.taken and cost <= min(room, left / REPEAT_SHARE):
+                room -= cost
+                again.add(entry.key)
+        return again
+
+    def _turn(self, entry: Entry, number: int) -> None:
         """One counted answer of a method, if there is time for it."""
         key, default = entry.key, self._entries[0].key
         if key in self._tally.missing:
-            return False
-        foreseen = self._foreseen(entry)
-        left = 0.85 * self._tally.budget - self._spent()
+            return
+        foreseen, left = self._foreseen(entry), self._left()
         if key != default and foreseen > left:
             if key not in self._tally.taken:
                 self._tally.left_out[key] = (
                     f"one answer takes about {foreseen:.3g} s, there were {max(0.0, left):.2g} s left"
                 )
-            return False
+            return
         self._watch(f"{self._tally.place.name}, round {number + 1}: {entry.title}")
         text = self._texts[number % len(self._texts)]
         try:
             if key not in self._methods:
-                self._make(entry, warm=key == default or WARM_SHARE * foreseen < self._tally.budget)
+                self._make(entry)
             answer, peak = self._answer(key, text)
         except Exception as error:
             if key == default:
                 raise
             # A baseline is other people's program: whatever it raises, the others are still measured.
             self._tally.missing[key] = _told(error)
-            return False
+            return
         self._tally.left_out.pop(key, None)
         self._tally.taken.setdefault(key, []).append(Taken(number, text, answer, peak))
-        if key == GUIDED:
-            self._step = answer.ms / 1000 / (answer.passes + answer.positions / WIDTH)
-        return True
 
-    def _make(self, entry: Entry, *, warm: bool) -> None:
+    def _make(self, entry: Entry) -> None:
+        """Make a method, and warm it up where there is time for that and its first answer."""
         method = self._methods[entry.key] = entry.make(self._artifact, self._loaded)
         self._tally.titles[entry.key] = method.title
-        if not warm:
-            return
-        self._answer(entry.key, self._warming)
-        seconds = self._cost.pop(entry.key)
-        if not self._step:
-            steps = entry.steps(self._artifact) + self._tokens(self._warming) / WIDTH
-            self._step = seconds / steps
+        warming = self._pace(entry.steps(self._artifact, self._short))
+        small = WARM_SHARE * warming <= self._tally.budget
+        if small and warming + self._foreseen(entry) <= self._left():
+            self._answer(entry.key, self._warming)
+            # A short text's: no measure of the others.
+            del self._cost[entry.key]
 
     def _answer(self, key: str, text: str) -> tuple[Answer, int]:
         """The answer, and the bytes that it took at most on top of those held before."""
@@ -192,12 +248,16 @@ class _Bench:
         started = self._clock()
         answer = self._methods[key].answer(text)
         self._cost[key] = self._clock() - started
+        copied = answer.kv_copied / self._loaded.language.kv_bytes_per_token
+        self._pace.add(self._cost[key], steps(answer.forwards, answer.positions, self._context, copied))
         return answer, max(0, self._loaded.call(_peak) - held)
 
     def _foreseen(self, entry: Entry) -> float:
-        """Seconds that one answer will take."""
-        steps = entry.steps(self._artifact) + self._steps_of_text
-        return self._cost.get(entry.key, steps * self._step)
+        """Seconds that one answer will take, and before it the making of the method."""
+        if entry.key in self._cost:
+            return self._cost[entry.key]
+        making = 0.0 if entry.key in self._methods else entry.making(self._artifact)
+        return self._pace(making + entry.steps(self._artifact, self._text))
 
     def _all_at_once(self, key: str, method: ManyMethod) -> None:
         self._watch(f"{self._tally.place.name}: {MANY} requests together: {method.title}")
@@ -211,8 +271,13 @@ class _Bench:
     def _spent(self) -> float:
         return self._clock() - self._started
 
+    def _left(self) -> float:
+        share = 1.0 if self._tally.place.point else ROUNDS_SHARE
+        return share * self._tally.budget - self._spent()
+
     def _tokens(self, text: str) -> int:
-        return context_tokens(self._loaded.tokenizer, self._artifact, text)
+        own = context_tokens(self._loaded.tokenizer, self._artifact, text)
+        return own + len(self._artifact.prompt.tail)
 
 
 def _restart_peak() -> int:

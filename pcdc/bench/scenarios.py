@@ -16,6 +16,8 @@ from pcdc.output import SUFFIX
 from pcdc.parse import parse_file
 from pcdc.prompt import Target
 
+from .foresight import steps
+from .methods import SWEPT
 from .sweep import AXES, Point, compile_point
 
 TITLES = {
@@ -25,6 +27,18 @@ TITLES = {
     "support_triage": "Enterprise support triage",
 }
 """The scenarios that come with pcdc, by name."""
+
+# Triage writes hundreds of tokens; tariff has thousands in its head, and hundreds of candidates.
+SECONDS = {
+    "fraud_routing": 60.0,
+    "code_audit": 60.0,
+    "tariff_classification": 160.0,
+    "support_triage": 217.0,
+}
+"""What lets the methods have their turns where a forward takes so long:"""
+FORWARD = 0.073
+PATIENCE = 35.0
+OWN_SECONDS = 60.0
 
 GetTarget = Callable[[], Target]
 
@@ -50,23 +64,22 @@ class Scenario:
 class Place:
     """One place to measure; `open` compiles it and raises PcdcError where it cannot be.
 
-    `weight` is its share of the time. `point` is set for those of the sweep, `axes` names what they are on.
+    `seconds` are its share of the time. `point` is set for those of the sweep, `axes` names what they are on,
+    `methods` the keys of those that are measured, where not all are.
     """
 
     name: str
     title: str
-    weight: float
+    seconds: float
     open: Callable[[], Scenario]
     axes: tuple[str, ...] = ()
     point: Point | None = None
+    methods: tuple[str, ...] = ()
 
 
 def shipped(name: str, target: GetTarget) -> Place:
     """A scenario of TITLES."""
-    # Every method is to have its turns here. Triage writes hundreds of tokens, tariff has hundreds of
-    # candidates.
-    weight = 16.0 if name in ("support_triage", "tariff_classification") else 9.0
-    return Place(name, TITLES[name], weight, partial(_shipped, name, target))
+    return Place(name, TITLES[name], SECONDS[name], partial(_shipped, name, target))
 
 
 def own(path: Path, contexts: Sequence[str], target: GetTarget) -> Place:
@@ -76,11 +89,11 @@ def own(path: Path, contexts: Sequence[str], target: GetTarget) -> Place:
     """
     artifact = codec.read(path) if path.suffix == SUFFIX else _compiled(path, target)
     scenario = Scenario(artifact, tuple(contexts))
-    return Place(path.stem, path.name, 4.0, lambda: scenario)
+    return Place(path.stem, path.name, OWN_SECONDS, lambda: scenario)
 
 
 def sweep(axes: Sequence[str], target: GetTarget) -> list[Place]:
-    """The points of these axes, each once, by axis and size."""
+    """The points of these axes, each once, what takes longest last: it has what the others left."""
     on: dict[Point, list[str]] = {}
     for axis in axes:
         for point in AXES[axis].points():
@@ -89,14 +102,33 @@ def sweep(axes: Sequence[str], target: GetTarget) -> list[Place]:
         Place(
             f"sweep-{point.fields}-{point.choices}-{point.context}-{point.length}",
             f"Sweep over {', '.join(names)}: {point}",
-            # Long texts and many fields take longer for every method.
-            0.8 + 0.7 * point.context / 1000 + point.fields / 70,
+            _share(point),
             partial(_swept, point, target),
             tuple(names),
             point,
+            () if point == Point() else SWEPT,
         )
-        for point, names in on.items()
+        for point, names in sorted(on.items(), key=lambda found: _needed(found[0]))
     ]
+
+
+def _share(point: Point) -> float:
+    """The seconds that a point is given: what it needs, and the less the more that is over PATIENCE.
+
+    So what is small is measured whole, and one point that takes minutes leaves no other without its rows.
+    More at the base point, where every method is measured.
+    """
+    needed = _needed(point)
+    return min(needed, PATIENCE**3 / needed**2) + (10 if point == Point() else 0)
+
+
+def _needed(point: Point) -> float:
+    """About what the head and ours, identify and llguidance take, and a few seconds for the others."""
+    nodes = point.fields * point.choices * (point.length + 1)
+    head = 40 + point.fields * 22 + 2 * nodes
+    behind = head + point.context
+    texts = steps(2, point.context + nodes, behind) + 2 * steps(1, point.context + 6 * point.fields, behind)
+    return FORWARD * (steps(1, head, head / 2) + texts + 4 * point.fields) + 5
 
 
 def _folder() -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,11 @@ from pcdc_runtime.models import DEFAULT
 from tiny import write_tiny
 
 import pcdc
-from pcdc.bench import branches, caches, oracle, published, rows
+from pcdc.bench import branches, caches, foresight, oracle, published, rows
+from pcdc.bench.methods import entries
+from pcdc.bench.ours import hold
+from pcdc.bench.sweep import context_tokens
+from pcdc.bench.written import GUIDED, STEPWISE, maker
 
 DEFINITION = {
     "department": {
@@ -314,3 +319,28 @@ def test_on_the_embedded_model_the_baselines_agree_with_ours(name, methods, embe
             assert list(answer.values) == [field.name for field in artifact.fields]
             if answer.log_scores is not None:
                 assert largest_difference(answer.log_scores, log_scores(engine, context, rule)) < 1e-4
+
+
+def written(way, artifact, model):
+    return maker(way)(artifact, model).answer(CONTEXTS[0])
+
+
+def test_stepwise_writes_what_llguidance_writes_with_a_pass_for_every_token(artifact, model):
+    stepwise, guided = (written(way, artifact, model) for way in (STEPWISE, GUIDED))
+    assert stepwise.values is not None
+    assert stepwise.values.keys() == guided.values.keys()
+    assert stepwise.passes == stepwise.tokens
+    assert guided.passes < stepwise.passes
+
+
+@pytest.mark.parametrize("key", ["rows", "branches", "oracle", "stepwise", "llguidance"])
+def test_the_work_foreseen_is_about_the_work_counted(artifact, model, key):
+    (entry,) = (entry for entry in entries() if entry.key == key)
+    with closing(entry.make(artifact, model)) as method:
+        hold(artifact, model, len(artifact.prompt.head))
+        answer = method.answer(CONTEXTS[0])
+    text = context_tokens(model.tokenizer, artifact, CONTEXTS[0]) + len(artifact.prompt.tail)
+    copied = answer.kv_copied / model.language.kv_bytes_per_token
+    context = len(artifact.prompt.head) + text
+    counted = foresight.steps(answer.forwards, answer.positions, context, copied)
+    assert 0.5 < entry.steps(artifact, text) / counted < 2

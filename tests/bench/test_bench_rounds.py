@@ -4,19 +4,22 @@ import itertools
 import json
 import math
 from collections import Counter
+from dataclasses import replace
 
 import mlx.core as mx
 import pytest
 from fakes import ROOT, TableModel, loaded, make_artifact, seeded, spelled
 from pcdc_runtime.errors import ExtraMissingError, ScoreError
 
+from pcdc.bench import foresight
 from pcdc.bench.figures import figures
 from pcdc.bench.measured import Answer
 from pcdc.bench.methods import ORACLE, Entry, entries
-from pcdc.bench.ours import DEFAULT, WAYS, maker
+from pcdc.bench.ours import DEFAULT, WAYS, hold, maker
 from pcdc.bench.rounds import MANY, MAX_ROUNDS, Tally, measure
 from pcdc.bench.scenarios import Place, Scenario
 from pcdc.bench.show import block
+from pcdc.bench.sweep import Point, context_tokens
 
 ARTIFACT = make_artifact({"team": spelled("ab", "ac", "b"), "urgent": spelled("x", "y")})
 CONTEXTS = tuple(f"the {word} ticket, " * 20 for word in ("first", "second", "third"))
@@ -62,7 +65,20 @@ def bench():
     """Measures fakes given by key with their times, steps and settings; gives the figures and a log."""
     with loaded(TableModel(seeded(1))) as model:
 
-        def run(times, budget=1000.0, *, steps=None, make=None, own_scores=(), **settings):
+        def run(
+            times,
+            budget=1000.0,
+            *,
+            steps=None,
+            making=None,
+            make=None,
+            own_scores=(),
+            several_fields=(),
+            artifact=ARTIFACT,
+            pace=None,
+            point=None,
+            **settings,
+        ):
             clock, log = Clock(), []
             kinds = {key: (make or {}).get(key) for key in times}
 
@@ -79,15 +95,17 @@ def bench():
                     key,
                     f"the way {key}",
                     maker_of(key),
-                    lambda _, key=key: (steps or {}).get(key, 1.0),
+                    lambda *_, key=key: (steps or {}).get(key, 1.0),
+                    lambda _, key=key: (making or {}).get(key, 0.0),
                     key in own_scores,
+                    key in several_fields,
                 )
                 for key in times
             ]
-            place = Place("made", "Made up", 1.0, lambda: Scenario(ARTIFACT, CONTEXTS))
+            place = Place("made", "Made up", 1.0, lambda: Scenario(artifact, CONTEXTS), point=point)
             tally = Tally(place, budget)
             try:
-                measure(tally, model, methods, lambda what: None, clock)
+                measure(tally, model, methods, lambda what: None, clock, pace)
             except KeyboardInterrupt:
                 log.append(("interrupted", ""))
             return figures(tally, methods), log
@@ -139,11 +157,111 @@ def test_what_does_not_fit_the_time_is_left_out_and_named(bench):
     assert found["seconds"] <= 30
 
 
+def test_the_first_round_goes_by_importance_whatever_it_costs(bench):
+    steps = {"ours": 1.0, "important": 9.0, "cheap": 0.1}
+    _, log = bench({"ours": [1.0], "important": [9.0], "cheap": [0.1]}, 30, steps=steps)
+    first = [key for key, text in log if text == CONTEXTS[0]][:3]
+    assert first == ["ours", "important", "cheap"]
+
+
+STEP = 0.25
+
+
+def taught():
+    """Has seen so many forwards, each of STEP seconds, that nothing changes its mind."""
+    return foresight.Pace(STEP * 1e9, 1e9)
+
+
+@pytest.mark.parametrize(("budget", "measured"), [(12, False), (40, True)])
+def test_what_making_a_method_takes_is_foreseen(bench, budget, measured):
+    made = []
+
+    class Costly(Fake):
+        def __init__(self, key, clock, *rest):
+            super().__init__(key, clock, *rest)
+            clock.now += 10.0
+            made.append(key)
+
+    found, _ = bench(
+        {"ours": [1.0], "rows": [1.0]}, budget,
+        steps={"ours": 1.0 / STEP, "rows": 1.0 / STEP}, making={"rows": 10.0 / STEP}, make={"rows": Costly},
+        pace=taught(),
+    )  # fmt: skip
+    assert bool(made) == measured == ("rows" in {row["key"] for row in found["rows"]})
+    assert found["seconds"] <= budget
+    if not measured:
+        assert found["left_out"][0]["reason"].startswith("one answer takes about 11 s")
+
+
+def test_what_is_foreseen_is_the_work_at_the_pace_so_far(bench):
+    found, _ = bench({"ours": [2.0], "other": [99.0]}, 20, steps={"other": 50.0 / STEP}, pace=taught())
+    assert found["left_out"][0]["reason"].startswith("one answer takes about 50 s")
+
+
+def test_a_warm_up_that_eats_a_twentieth_of_the_time_is_left_out(bench):
+    def warmed(budget):
+        steps = {"ours": 1.0 / STEP, "other": 2.0 / STEP}
+        _, log = bench({"ours": [1.0], "other": [2.0]}, budget, steps=steps, pace=taught())
+        return any(key == "other" and text not in (*CONTEXTS, "closed") for key, text in log)
+
+    assert not warmed(39)
+    assert warmed(41)
+
+
+def test_what_is_cheap_has_several_rounds_before_what_is_expensive_has_its_second(bench):
+    found, log = bench({"ours": [1.0], "slow": [12.0], "quick": [0.5]}, 60)
+    rounds = {row["key"]: row["rounds"] for row in found["rows"]}
+    assert rounds["slow"] == 1
+    assert rounds["ours"] >= 4 <= rounds["quick"]
+    counts = [key for key, text in log if text in CONTEXTS]
+    assert counts.index("slow") < 3
+
+
+def test_no_round_takes_more_than_half_of_the_time_left(bench):
+    # Each alone is a small part of what is left after the first round, all together are not.
+    found, _ = bench({key: [2.0] for key in "abcdef"}, 50)
+    assert [row["rounds"] for row in found["rows"]] == sorted(
+        (row["rounds"] for row in found["rows"]), reverse=True
+    )
+    assert found["rows"][0]["rounds"] > found["rows"][-1]["rounds"] == 1
+
+
+def test_rounds_of_the_default_alone_are_not_run(bench):
+    found, _ = bench({"ours": [1.0], "slow": [30.0]}, 60, steps={"slow": 30.0 / STEP}, pace=taught())
+    assert [row["rounds"] for row in found["rows"]] == [1, 1]
+    assert found["seconds"] <= 35
+
+
+def test_fields_one_by_one_are_left_out_where_there_is_one(bench):
+    one = make_artifact({"team": spelled("ab", "ac", "b")})
+    times = {"ours": [1.0], "fields": [1.0]}
+    found, log = bench(times, artifact=one, several_fields={"fields"})
+    assert found["left_out"] == [{"key": "fields", "title": "the way fields", "reason": "one field"}]
+    assert not [key for key, _ in log if key == "fields"]
+    several, _ = bench(times, several_fields={"fields"})
+    assert [row["key"] for row in several["rows"]] == ["ours", "fields"]
+
+
+def test_a_point_without_time_for_ours_and_one_other_is_not_measured(bench):
+    settings = {"steps": {"ours": 5.0 / STEP, "other": 5.0 / STEP}, "pace": taught(), "point": Point()}
+    found, log = bench({"ours": [5.0], "other": [5.0]}, 9, **settings)
+    assert found["rows"] == log == []
+    assert {one["key"] for one in found["left_out"]} == {"ours", "other"}
+    assert "not measured: the head and two answers take about 1" in block(found, terminal=False)
+    found, _ = bench({"ours": [5.0], "other": [5.0]}, 20, **settings)
+    assert [row["key"] for row in found["rows"]] == ["ours", "other"]
+
+
+def test_a_point_has_no_requests_together(bench):
+    found, _ = bench({"ours": [1.0], "other": [1.0]}, make={"ours": FakeTogether}, point=Point())
+    assert found["rows"][0]["per_second"]["many"] is None
+
+
 def test_the_budget_decides_how_many_rounds_there_are(bench):
-    few, _ = bench({"ours": [1.0], "other": [1.0]}, 8)
-    many, _ = bench({"ours": [1.0], "other": [1.0]}, 16)
-    assert 1 <= few["rounds"] < many["rounds"]
-    assert few["seconds"] <= 8
+    few, _ = bench({"ours": [1.0], "other": [1.0]}, 16)
+    many, _ = bench({"ours": [1.0], "other": [1.0]}, 32)
+    assert 1 < few["rounds"] < many["rounds"]
+    assert few["seconds"] <= 16
     assert f"{few['rounds']} rounds in" in block(few, terminal=False)
 
 
@@ -259,11 +377,39 @@ def test_without_the_oracle_no_agreement_is_claimed(bench):
     assert {row["key"]: row["agreement"] for row in found["rows"]} == {"ours": None, "other": None}
 
 
-def test_the_speedup_is_over_a_named_baseline(bench):
-    found, _ = bench({"ours": [1.0], "free": [6.0], "llguidance": [1.5]})
+def test_every_speedup_is_over_a_named_baseline(bench):
+    found, _ = bench(
+        {"ours": [1.0], "llguidance": [1.5], "stepwise": [4.0], "pcd-rlcd": [1.2], "free": [6.0]}
+    )
     text = block(found, terminal=False)
-    assert "SPEEDUP: 6.0x (step reduction 1x) over autoregressive: the way free" in text
-    assert "SPEEDUP: 1.5x (step reduction 1x) over constrained: the way llguidance" in text
+    speedups = [line.strip() for line in text.splitlines() if "SPEEDUP" in line]
+    assert speedups == [
+        f"SPEEDUP: {times}x (step reduction 1x) over the way {key}"
+        for times, key in ((4.0, "stepwise"), (1.5, "llguidance"), (1.2, "pcd-rlcd"), (6.0, "free"))
+    ]
+    assert shown(text, "Autoregressive").endswith("the way free")
+    assert shown(text, "Constrained").endswith("the way llguidance")
+
+
+def shown(text, label):
+    (line,) = (line for line in text.splitlines() if line.startswith(f"  {label}"))
+    return line
+
+
+class Invalid(Fake):
+    def answer(self, context):
+        return replace(super().answer(context), values=None)
+
+
+def test_free_writing_that_is_not_valid_is_marked_and_stands_for_nothing(bench):
+    times = {"ours": [1.0], "stepwise": [4.0], "free": [0.5]}
+    found, _ = bench(times, make={"free": Invalid})
+    text = block(found, terminal=False)
+    assert shown(text, "Autoregressive").endswith("the way stepwise")
+    assert "SPEEDUP: 0.5x (step reduction 1x) over the way free (not valid: 9/9)\n" in text
+    assert "SPEEDUP: 4.0x (step reduction 1x) over the way stepwise\n" in text
+    alone, _ = bench({"ours": [1.0], "free": [0.5]}, make={"free": Invalid})
+    assert shown(block(alone, terminal=False), "Autoregressive").endswith("the way free (not valid: 9/9)")
 
 
 @pytest.fixture
@@ -277,7 +423,7 @@ def ways():
 
 
 def test_every_round_pays_for_its_text_and_finds_the_head_warm():
-    methods = [Entry(way.key, way.title, maker(way), lambda _: 1.0) for way in WAYS]
+    methods = [Entry(way.key, way.title, maker(way), lambda *_: 1.0) for way in WAYS]
     place = Place("made", "Made up", 1.0, lambda: Scenario(ARTIFACT, CONTEXTS))
     tally = Tally(place, 1000.0)
     with loaded(TableModel(seeded(2))) as model:
@@ -306,6 +452,19 @@ def test_ours_answers_alike_however_it_is_asked(ways):
         assert answers[key].log_scores is None
 
 
+def test_the_work_foreseen_for_ours_is_the_work_it_does(ways):
+    made, model = ways
+    text = context_tokens(model.tokenizer, ARTIFACT, CONTEXTS[0]) + len(ARTIFACT.prompt.tail)
+    context = len(ARTIFACT.prompt.head) + text
+    foreseen = {entry.key: entry.steps(ARTIFACT, text) for entry in entries()}
+    for key in ("ours-joint-warm", "ours-identify-warm"):
+        hold(ARTIFACT, model, len(ARTIFACT.prompt.head))
+        answer = made[key].answer(CONTEXTS[0])
+        assert foreseen[key] == pytest.approx(foresight.steps(answer.forwards, answer.positions, context))
+    cold = foreseen["ours-joint-cold"] - foreseen["ours-joint-warm"]
+    assert cold == pytest.approx(foresight.head(ARTIFACT))
+
+
 def test_ours_answers_many_as_it_answers_one(ways):
     made, _ = ways
     for key in ("ours-joint-warm", "ours-identify-warm"):
@@ -317,4 +476,16 @@ def test_the_entries_are_distinct_and_the_defaults_is_first():
     found = entries()
     assert found[0].key == DEFAULT.key
     assert len({entry.key for entry in found}) == len({entry.title for entry in found}) == len(found)
-    assert all(entry.steps(ARTIFACT) > 0 for entry in found)
+    assert all(entry.steps(ARTIFACT, 50) > 0 for entry in found)
+
+
+def test_the_entries_go_by_importance():
+    assert [entry.key for entry in entries()] == [
+        "ours-joint-warm", "ours-identify-warm", "llguidance", "ours-joint-pruned", "stepwise", "pcd-rlcd",
+        "rows", "ours-joint-cold", "free", "ours-joint-fields", "branches", "oracle",
+    ]  # fmt: skip
+
+
+def test_making_is_foreseen_of_what_keeps_a_head_of_its_own():
+    making = {entry.key for entry in entries() if entry.making(ARTIFACT) > 0}
+    assert making == {"rows", "branches", "oracle"}

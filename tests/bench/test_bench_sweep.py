@@ -9,7 +9,7 @@ from pcdc_runtime.errors import TokenizerError
 from pcdc_runtime.models import ModelFiles
 from pcdc_runtime.tokenizer import encode_text
 
-from pcdc.bench.methods import entries
+from pcdc.bench.methods import SWEPT, entries
 from pcdc.bench.scenarios import TITLES, shipped, sweep
 from pcdc.bench.sweep import AXES, Labels, Point, compile_point, context_tokens, text_of
 from pcdc.prompt import load_target
@@ -64,6 +64,21 @@ def test_a_point_on_several_axes_is_measured_once():
     }
 
 
+def test_a_point_measures_what_is_swept_and_the_base_point_everything():
+    places = {place.point: place for place in sweep(list(AXES), lambda: None)}
+    assert places[Point()].methods == ()
+    assert {place.methods for point, place in places.items() if point != Point()} == {SWEPT}
+    assert set(SWEPT) < {entry.key for entry in entries()}
+
+
+def test_what_takes_longest_is_swept_last_and_has_no_more_time_than_its_like():
+    places = sweep(list(AXES), lambda: None)
+    assert places[-1].point == Point(context=6000)
+    seconds = {place.point: place.seconds for place in places}
+    assert seconds[Point(fields=16)] > seconds[Point(length=4)] > seconds[Point(fields=1)]
+    assert seconds[Point(context=6000)] < seconds[Point(context=2000)]
+
+
 @pytest.mark.parametrize("name", TITLES)
 def test_a_shipped_scenario_comes_with_texts(name, smollm2):
     scenario = shipped(name, lambda: smollm2).open()
@@ -88,9 +103,9 @@ def test_many_texts_are_all_different(smollm2, count):
 
 def test_what_computes_less_is_foreseen_to_take_less(smollm2):
     artifact, _ = compile_point(Point(length=4), smollm2)
-    steps = {entry.key: entry.steps(artifact) for entry in entries()}
+    steps = {entry.key: entry.steps(artifact, 57) for entry in entries()}
     assert steps["ours-identify-warm"] < steps["ours-joint-warm"] < steps["ours-joint-cold"]
-    assert steps["llguidance"] < steps["free"]
+    assert steps["llguidance"] < steps["stepwise"]
 
 
 @pytest.fixture(scope="module")
