@@ -67,10 +67,10 @@ def nothing(artifact: Artifact) -> float:
 
 
 def ours(way: Way) -> Steps:
-    """One pass over the text and the nodes that the rule reads."""
+    """One pass over the text and the nodes that the rule reads; the first node is the end of the prompt."""
 
     def foreseen(artifact: Artifact, text: int) -> float:
-        positions = text + int(np.count_nonzero(artifact.nodes.reads & rule_bit(way.rule)))
+        positions = text + int(np.count_nonzero(artifact.nodes.reads[1:] & rule_bit(way.rule)))
         forwards = len(artifact.fields) if way.one_by_one else -(-positions // CHUNK)
         context = len(artifact.prompt.head) + text
         return steps(forwards, positions, context) + (head(artifact) if way.cold else 0)

@@ -460,7 +460,8 @@ def test_the_work_foreseen_for_ours_is_the_work_it_does(ways):
     for key in ("ours-joint-warm", "ours-identify-warm"):
         hold(ARTIFACT, model, len(ARTIFACT.prompt.head))
         answer = made[key].answer(CONTEXTS[0])
-        assert foreseen[key] == pytest.approx(foresight.steps(answer.forwards, answer.positions, context))
+        counted = foresight.steps(answer.forwards, answer.positions, context)
+        assert foreseen[key] == pytest.approx(counted, rel=0.02)
     cold = foreseen["ours-joint-cold"] - foreseen["ours-joint-warm"]
     assert cold == pytest.approx(foresight.head(ARTIFACT))
 
