@@ -183,7 +183,13 @@ def load_model(folder: Path, name: str | None = None, *, float32: bool | None = 
         raise ModelNotFoundError(str(folder), str(error), help="download the model again") from error
     # Some families of mlx-lm end the process where a package of theirs is missing.
     except (Exception, SystemExit) as error:
-        raise _refused(name, f"cannot be loaded ({type(error).__name__}: {error})") from error
+        raise ModelNotSupportedError(
+            name,
+            f"cannot be loaded from {folder} ({type(error).__name__}: {error})",
+            "",
+            "where its files are damaged, remove that folder: it is made or fetched again; "
+            "else choose another model",
+        ) from error
     if float32 is None:
         float32 = sys.platform == "linux" and mx.default_device().type == mx.DeviceType.cpu
     if float32:
@@ -270,4 +276,4 @@ def _as_float32(name: str, model: Module, dequantize: Any) -> Module:
 
 
 def _refused(name: str, fact: str, limit: str = "") -> ModelNotSupportedError:
-    return ModelNotSupportedError(name, fact, limit, "choose another model; `smollm2-135m` always works")
+    return ModelNotSupportedError(name, fact, limit, "choose another model, such as `smollm2-135m`")
