@@ -15,7 +15,7 @@ from typing import Any
 
 from pcdc_runtime.errors import PcdcError
 
-from .diagnostics import Diagnostic, finding, quoted
+from .diagnostics import Diagnostic, finding, quoted, sort_diagnostics
 from .reader import Refused, each_json_line
 from .source import Node, Object, Report, Scalar, SchemaSource, Unread, kind_of, read_source
 
@@ -56,11 +56,11 @@ class Contexts:
 
 
 def read_contexts(path: Path) -> tuple[Contexts | None, list[Diagnostic]]:
-    """All lines of a file, and all that is wrong with them; no lines where that are MAX_FINDINGS mistakes."""
-    if path.suffix.lower() != ".jsonl" and path != STDIN:
-        limit, help = "texts are a file .jsonl", "write one text a line, as JSON; `-` reads stdin"
-        return None, [finding("PCDC710", None, str(path), "is no file of texts by its name", limit, help)]
-    source, diagnostics = read_source(path, "file of texts", MAX_BYTES, "split the")
+    """All lines of a file, and all that is wrong with them; no lines where that are MAX_FINDINGS mistakes.
+
+    Its name says nothing: it may be a pipe, which is read once. Mistakes are in the order of the lines.
+    """
+    source, diagnostics = read_source(path, "JSON lines file", MAX_BYTES, "split the")
     if source is None:
         return None, diagnostics
     report = Report(source, diagnostics)
@@ -77,14 +77,14 @@ def read_contexts(path: Path) -> tuple[Contexts | None, list[Diagnostic]]:
     if ignored:
         fact = f"has keys that are not read: {_listed(ignored)}"
         report.add("PCDC728", min(ignored.values()), path.name, fact, _SHAPE)
-    return Contexts(source, tuple(lines)), diagnostics
+    return Contexts(source, tuple(lines)), sort_diagnostics(diagnostics)
 
 
 def _read(node: Node | Refused, report: Report, ignored: dict[str, int]) -> tuple[int, str, dict[str, Any]]:
     """Where a line is, its text and its id; what is wrong is added to the report."""
     subject = "line"
     if isinstance(node, Refused):
-        report.add(node.code, node.at, subject, node.fact, node.limit, node.help)
+        report.add(node.code, node.at, subject, node.fact, node.limit or _SHAPE, node.help)
         return node.at, "", {}
     if isinstance(node, Scalar) and isinstance(node.value, str):
         return node.at, node.value, {}

@@ -110,7 +110,7 @@ class _Reader:
         self.blanks()
         if self.at >= end:
             self.at = end
-            self.refuse("has a blank line", start, "remove it; every line is an entry")
+            self.refuse("is blank", start, "remove it; every line holds one JSON value")
         try:
             value = self.value(1)
         except Refused as refused:
@@ -135,6 +135,14 @@ class _Reader:
     def line(self, at: int) -> int:
         place = self.report.source.locate(at)
         return place.line if place else 0
+
+    def again(self, first: int, second: int) -> str:
+        """Where a key stands that is there twice; lines alone tell two places of one line not apart."""
+        lines = self.line(first), self.line(second)
+        if lines[0] != lines[1]:
+            return f"is declared on line {lines[0]} and again on line {lines[1]}"
+        columns = [place.column if (place := self.report.source.locate(at)) else 0 for at in (first, second)]
+        return f"is declared twice on line {lines[0]}, in column {columns[0]} and in column {columns[1]}"
 
     def peek(self) -> str:
         return self.text[self.at : self.at + 1]
@@ -240,8 +248,7 @@ class _Reader:
                 raise Refused(
                     "PCDC106", start, "repeats many keys", f"the first {MAX_REPEATS} are named", help
                 )
-            lines = self.line(members[key].at), self.line(start)
-            fact = f"is declared on line {lines[0]} and again on line {lines[1]}"
+            fact = self.again(members[key].at, start)
             help = "remove or rename one of them; which of the two was meant cannot be told"
             self.report.add(
                 "PCDC106", start, f"key {quoted(key)}", fact, "a key stands once in an object", help

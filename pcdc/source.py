@@ -222,7 +222,7 @@ def read_source(
     ) -> list[Diagnostic]:
         return [finding(code, Location(name, line, column), path.name, fact, limit, help)]
 
-    if path.suffix.lower() in (".yaml", ".yml"):
+    if kind == "definition" and path.suffix.lower() in (".yaml", ".yml"):
         help = "write the same definition as JSON, where `NO` and `0101.21` cannot change their type"
         return None, refuse("PCDC103", "is a YAML file", "definitions are JSON", help)
     try:
@@ -235,7 +235,7 @@ def read_source(
         return None, refuse("PCDC102", "is too large", f"at most {max_bytes} bytes", f"{split} {kind}")
     if data.startswith(OPENING):
         help = "run it with `pcdc run`, or build the definition that it was compiled from"
-        return None, refuse("PCDC105", "is an artifact", "definitions are JSON", help)
+        return None, refuse("PCDC105", "is an artifact", f"{kind}s are JSON", help)
     if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data[:4]:
         return None, refuse("PCDC104", "is UTF-16 or UTF-32", f"{kind}s are UTF-8", "save the file as UTF-8")
     try:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from pcdc_runtime.errors import PcdcError
 from pcdc_runtime.models import DEFAULT, resolve
 from pcdc_runtime.storage import write_atomic
@@ -19,13 +20,18 @@ from pcdc.output import SUFFIX
 from pcdc.prompt import Target, load_target
 
 from .figures import figures
-from .foresight import Pace
+from .foresight import Pace, steps
 from .machine import describe, line
 from .methods import entries
 from .rounds import Tally, Watch, measure
-from .scenarios import TITLES, Place, own, shipped, sweep
+from .scenarios import FORWARD, TITLES, Place, own, shipped, sweep
+
+if TYPE_CHECKING:
+    from pcdc_runtime.loaded import LoadedModel
 
 JSON_REPORT = "bench.json"
+PROBES = 6
+LESS = "\nOne round of everything takes about {:.0f} minutes here; what has no time is left out."
 
 Show = Callable[[Mapping[str, Any]], None]
 """Told the figures of each place as soon as they are there."""
@@ -71,8 +77,8 @@ class Outcome:
 def run(options: Options, watch: Watch, show: Show, begin: Callable[[str], None]) -> Outcome:
     """Measure and write; `begin` is told the machine in one line.
 
-    An interrupt ends the measuring, not the report. Raises PcdcError where nothing can be measured at all:
-    a missing model, artifact or definition.
+    What has no time is not begun. An interrupt ends the measuring, not the report. Raises PcdcError where
+    nothing can be measured at all: a missing model, artifact or definition.
     """
     from pcdc_runtime.loaded import open_model
 
@@ -81,18 +87,21 @@ def run(options: Options, watch: Watch, show: Show, begin: Callable[[str], None]
     chosen = places(options, cached_target(name, options))
     methods = entries()
     done: list[dict[str, Any]] = []
-    pace = Pace()
     problems: list[Diagnostic] = []
     ended_by: KeyboardInterrupt | None = None
     watch("loading the model")
     with open_model(name, folders=options.folders) as loaded:
         machine = describe(loaded)
-        begin(line(machine))
+        pace = loaded.call(lambda: _pace_of(loaded))
+        # What scenarios of the user's own need is not known before.
+        needed = sum(place.seconds for place in chosen) / FORWARD * pace(1.0)
+        less = needed > 60 * options.minutes and all(name in TITLES for name in options.scenarios)
+        begin(line(machine) + (LESS.format(needed / 60) if less else ""))
         try:
             for number, place in enumerate(chosen):
                 left = until - perf_counter()
                 share = place.seconds / sum(later.seconds for later in chosen[number:])
-                tally = Tally(place, max(0.0, left * share))
+                tally = Tally(place, max(0.0, left * share), left)
                 here = [entry for entry in methods if not place.methods or entry.key in place.methods]
                 try:
                     if left > 0:
@@ -117,6 +126,17 @@ def run(options: Options, watch: Watch, show: Show, begin: Callable[[str], None]
         files, unwritten = _written(options.out, report, line(machine))
         problems += unwritten
     return Outcome(report, files, tuple(problems), ended_by)
+
+
+def _pace_of(loaded: LoadedModel) -> Pace:
+    """How long a forward of one token takes, the first ones uncounted. On the owner thread."""
+    sequence, pace, token = loaded.language.sequence(), Pace(), np.zeros(1, np.int32)
+    for number in range(PROBES):
+        started = perf_counter()
+        sequence.append(token)
+        if number >= PROBES // 2:
+            pace.add(perf_counter() - started, steps(1, 1, number))
+    return pace
 
 
 def diagnostics(error: PcdcError) -> Sequence[Diagnostic]:

@@ -52,9 +52,14 @@ class Figure:
 
 
 def figure_table(figures: Sequence[Figure], *, terminal: bool) -> str:
-    """The figures for people."""
+    """The figures for people; a single round has no quartiles."""
     rows = [
-        [one.title, f"{one.ms:.1f}", f"{one.lower:.1f} to {one.upper:.1f}", str(one.rounds)]
+        [
+            one.title,
+            f"{one.ms:.1f}",
+            "-" if one.rounds == 1 else f"{one.lower:.1f} to {one.upper:.1f}",
+            str(one.rounds),
+        ]
         for one in figures
     ]
     return table(["what", "ms", "quartiles", "rounds"], rows, terminal=terminal)

@@ -36,8 +36,21 @@ def figures(tally: Tally, entries: Sequence[Entry]) -> dict[str, Any]:
         "seconds": tally.seconds,
         "rounds": len(default),
         "rows": [_row(entry, tally, beside, judged) for entry in entries if entry.key in tally.taken],
-        "missing": _reasons(entries, tally, tally.missing),
-        "left_out": _reasons(entries, tally, tally.left_out),
+        "missing": [
+            {**_named(entry, tally), "reason": tally.missing[entry.key]}
+            for entry in entries
+            if entry.key in tally.missing
+        ],
+        "left_out": [
+            {
+                **_named(entry, tally),
+                "reason": why.reason,
+                "needed_seconds": why.needed,
+                "left_seconds": why.left,
+            }
+            for entry in entries
+            if (why := tally.left_out.get(entry.key))
+        ],
         "refused": None if tally.refused is None else str(tally.refused),
     }
 
@@ -54,12 +67,8 @@ def _size(artifact: Artifact) -> dict[str, Any]:
     }
 
 
-def _reasons(entries: Sequence[Entry], tally: Tally, reasons: Mapping[str, str]) -> list[dict[str, str]]:
-    return [
-        {"key": entry.key, "title": tally.titles.get(entry.key, entry.title), "reason": reasons[entry.key]}
-        for entry in entries
-        if entry.key in reasons
-    ]
+def _named(entry: Entry, tally: Tally) -> dict[str, str]:
+    return {"key": entry.key, "title": tally.titles.get(entry.key, entry.title)}
 
 
 def _row(

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from .methods import Entry
 from .sweep import AXES, Axis
@@ -37,6 +37,8 @@ STYLE: dict[Any, Any] = {
     "grid.linewidth": 0.7,
 }
 DOTS_PER_INCH = 150
+STEP = 0.006
+"""The part of an axis by which markers at one value stand apart."""
 
 
 def plots(
@@ -59,42 +61,76 @@ def plots(
 def _figure(
     axis: Axis, measured: Sequence[tuple[int, Mapping[str, Any]]], entries: Sequence[Entry], machine: str
 ) -> Figure:
-    figure = Figure(figsize=(11, 5.5), layout="constrained")
+    figure = Figure(figsize=(10, 7.5), layout="constrained")
     axes: Axes = figure.add_subplot()
     looks = zip(cycle(COLOURS), cycle(MARKERS), cycle(LINES), strict=False)
+    values = [value for value, _ in measured]
+    is_log = values[-1] > 10 * values[0]
+    lines = {entry.key: _rows(measured, entry) for entry in entries}
+    drawn = [key for key, rows in lines.items() if len(rows) > 1]
     for entry, (colour, marker, line) in zip(entries, looks, strict=False):
-        rows = [(value, row) for value, place in measured for row in place["rows"] if row["key"] == entry.key]
+        rows = lines[entry.key]
         if len(rows) < 2:
             continue
         is_default = entry is entries[0]
-        x, times = [value for value, _ in rows], [row["ms"] for _, row in rows]
+        # Markers at one value stand side by side; the default's stands where it belongs.
+        place = (drawn.index(entry.key) + 1) // 2 * (-1) ** drawn.index(entry.key)
+        x = [_beside(value, place, values, is_log=is_log) for value, _ in rows]
+        times = [row["ms"] for _, row in rows]
         y = [ms["median"] for ms in times]
-        reach = [
-            [m - ms["lower"] for m, ms in zip(y, times, strict=True)],
-            [ms["upper"] - m for m, ms in zip(y, times, strict=True)],
-        ]
-        axes.errorbar(
-            x, y, yerr=reach, color=colour, marker=marker, linestyle=line, label=rows[0][1]["title"],
-            linewidth=2.6 if is_default else 1.3, markersize=7 if is_default else 5, capsize=3,
-            elinewidth=1, zorder=3 if is_default else 2,
+        axes.plot(
+            x, y, color=colour, marker=marker, linestyle=line, label=rows[0][1]["title"],
+            linewidth=2.6 if is_default else 1.3, markersize=8 if is_default else 6.5,
+            markerfacecolor=colour if is_default else "white", zorder=3 if is_default else 2,
         )  # fmt: skip
-    values = [value for value, _ in measured]
-    if values[-1] > 10 * values[0]:
+        # A single round has no quartiles.
+        for at, (_, row) in zip(x, rows, strict=True):
+            if row["rounds"] > 1:
+                axes.vlines(at, row["ms"]["lower"], row["ms"]["upper"], colour, linewidth=1.2, zorder=4)
+    if is_log:
         axes.set_xscale("log")
     axes.set_yscale("log")
     axes.xaxis.set_major_locator(FixedLocator(values))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.yaxis.set_major_formatter(
-        FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}")
-    )
+    low, high = axes.get_ylim()
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 1000 * low else (1,), numticks=20))
+    axes.yaxis.set_minor_locator(LogLocator(subs=range(1, 10), numticks=100))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.grid(visible=True, which="minor", color="#f2f2f2", linewidth=0.5)
     axes.set_xlabel(axis.unit)
-    axes.set_ylabel("milliseconds a request\nmedian and quartiles")
+    axes.set_ylabel("milliseconds a request, median and quartiles")
     figure.suptitle(f"Latency over {axis.unit}", x=0.01, ha="left", fontsize=13)
-    axes.set_title(f"the rest: {_rest(axis)}", fontsize=9, loc="left", color="#555555")
-    figure.legend(loc="outside right center", frameon=False, fontsize=8.5, labelspacing=0.9)
+    axes.set_title(
+        "\n".join(
+            textwrap.fill(text, 125) for text in (f"the rest: {_rest(axis)}", *_undrawn(entries, lines))
+        ),
+        fontsize=8.5,
+        loc="left",
+        color="#555555",
+    )
+    figure.legend(loc="outside lower left", ncols=2, frameon=False, fontsize=8, handlelength=3)
     figure.supxlabel(textwrap.fill(machine, 190), x=0.01, ha="left", fontsize=6.5, color="#777777")
     return figure
+
+
+def _rows(measured: Sequence[tuple[int, Mapping[str, Any]]], entry: Entry) -> list[tuple[int, Any]]:
+    return [(value, row) for value, place in measured for row in place["rows"] if row["key"] == entry.key]
+
+
+def _beside(value: int, place: int, values: Sequence[int], *, is_log: bool) -> float:
+    """The value moved by so many steps, each a small part of the axis."""
+    if is_log:
+        return float(value * (values[-1] / values[0]) ** (STEP * place))
+    return value + STEP * place * (values[-1] - values[0])
+
+
+def _undrawn(entries: Sequence[Entry], lines: Mapping[str, Sequence[Any]]) -> Iterator[str]:
+    """Which methods have no line, and why."""
+    for why, count in (("not measured", 0), ("at one point only, not drawn", 1)):
+        if titles := [entry.title for entry in entries if len(lines[entry.key]) == count]:
+            yield f"{why}: {'; '.join(titles)}"
 
 
 def _rest(axis: Axis) -> str:

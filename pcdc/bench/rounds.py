@@ -7,6 +7,7 @@ clocks; before each answer the shared prefix is cut back to the head, so that ea
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -55,23 +56,33 @@ class Taken:
     peak_bytes: int
 
 
+@dataclass(frozen=True)
+class LeftOut:
+    """Why a method was not measured that could be; for want of time, the seconds needed and those left."""
+
+    reason: str
+    needed: float | None = None
+    left: float | None = None
+
+
 @dataclass
 class Tally:
     """What was measured at one place so far. `budget` and `seconds` are times of the wall.
 
-    `missing` and `left_out` say by method why it was not measured: it cannot be, or there was no time for
-    it. `many` are requests per second, answered together. `titles` are those of the methods that were made,
-    `refused` is why nothing could be measured.
+    The default may take what the places have together, `whole`. `missing` and `left_out` say by method why
+    it was not measured: it cannot be, or there was no time for it. `many` are requests per second, answered
+    together. `titles` are those of the methods that were made, `refused` is why nothing could be measured.
     """
 
     place: Place
     budget: float
+    whole: float = math.inf
     scenario: Scenario | None = None
     titles: dict[str, str] = field(default_factory=dict)
     taken: dict[str, list[Taken]] = field(default_factory=dict)
     many: dict[str, float] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
-    left_out: dict[str, str] = field(default_factory=dict)
+    left_out: dict[str, LeftOut] = field(default_factory=dict)
     seconds: float = 0.0
     refused: PcdcError | None = None
 
@@ -86,8 +97,9 @@ def measure(
 ) -> None:
     """Fill the tally; the first entry is the default, which answers in every round and is counted first.
 
-    A point of the sweep that has no time for the default and one other is not measured, and has no requests
-    together. `pace` is what earlier places taught, and learns from this one.
+    A place whose default takes more than the whole time left is not measured, nor is a point of the sweep
+    that has no time for the default and one other; a point has no requests together. `pace` is what earlier
+    places taught, and learns from this one.
     Whatever ends it early leaves what was measured in the tally.
     """
     started = clock()
@@ -135,13 +147,16 @@ class _Bench:
         """All rounds, then many requests together."""
         if len(self._artifact.fields) == 1:
             self._tally.left_out |= {
-                entry.key: "one field" for entry in self._entries if entry.several_fields
+                entry.key: LeftOut("one field") for entry in self._entries if entry.several_fields
             }
             self._entries = [entry for entry in self._entries if not entry.several_fields]
         default = self._entries[0]
-        if self._tally.place.point and not self._worth_it():
+        if not self._worth_it(head(self._artifact)):
             return
         self._prefill_head()
+        # Now the pace is known, also at the first place.
+        if not self._worth_it(0.0):
+            return
         for number in range(MAX_ROUNDS):
             order = self._order(number)
             if len(order) == 1 and len(self._tally.taken) > 1:
@@ -152,7 +167,8 @@ class _Bench:
                 break
         if self._tally.place.point:
             return
-        for key, method in self._methods.items():
+        for key in self._tally.taken:
+            method = self._methods[key]
             if isinstance(method, ManyMethod):
                 self._all_at_once(key, method)
 
@@ -162,13 +178,21 @@ class _Bench:
             with suppress(PcdcError):
                 method.close()
 
-    def _worth_it(self) -> bool:
-        """Whether there is time for the head, the default and one other; alone it would say nothing."""
-        needed = self._pace(head(self._artifact)) + sum(map(self._foreseen, self._entries[:2]))
-        if needed <= self._left():
+    def _worth_it(self, before: float) -> bool:
+        """Whether there is time for what comes before and the default, at a point for one other as well.
+
+        Alone, the default would say nothing there.
+        """
+        is_point = self._tally.place.point is not None
+        left = self._left() if is_point else self._tally.whole - self._spent()
+        count = 2 if is_point else 1
+        needed = self._pace(before) + sum(map(self._foreseen, self._entries[:count]))
+        if needed <= left:
             return True
-        reason = f"the head and two answers take about {needed:.3g} s, there were {self._left():.2g} s"
-        self._tally.left_out |= {entry.key: reason for entry in self._entries}
+        reason = f"needs about {needed:.3g} s, {max(0.0, left):.2g} s left"
+        self._tally.left_out |= {
+            entry.key: LeftOut(reason, needed, max(0.0, left)) for entry in self._entries
+        }
         return False
 
     def _prefill_head(self) -> None:
@@ -211,9 +235,8 @@ class _Bench:
         foreseen, left = self._foreseen(entry), self._left()
         if key != default and foreseen > left:
             if key not in self._tally.taken:
-                self._tally.left_out[key] = (
-                    f"one answer takes about {foreseen:.3g} s, there were {max(0.0, left):.2g} s left"
-                )
+                reason = f"one answer takes about {foreseen:.3g} s, there were {max(0.0, left):.2g} s left"
+                self._tally.left_out[key] = LeftOut(reason, foreseen, max(0.0, left))
             return
         self._watch(f"{self._tally.place.name}, round {number + 1}: {entry.title}")
         text = self._texts[number % len(self._texts)]
@@ -260,9 +283,9 @@ class _Bench:
         return self._pace(making + entry.steps(self._artifact, self._text))
 
     def _all_at_once(self, key: str, method: ManyMethod) -> None:
-        self._watch(f"{self._tally.place.name}: {MANY} requests together: {method.title}")
         if self._spent() + MANY * self._cost[key] > self._tally.budget:
             return
+        self._watch(f"{self._tally.place.name}: {MANY} requests together: {method.title}")
         hold(self._artifact, self._loaded, len(self._artifact.prompt.head))
         started = self._clock()
         method.answer_many(self._together)

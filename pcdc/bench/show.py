@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pcdc.show import table
@@ -12,6 +13,7 @@ from .rounds import MANY
 from .written import FREE, GUIDED, STEPWISE
 
 # Three tables, each of which a terminal of 80 columns can show.
+WIDTH = 100
 TIMES = ("method", "ms", "quartiles", "x ours", "passes", "rounds")
 WORK = ("method", "forwards", "positions", "KV MB", "copied", "peak MB")
 ANSWERS = ("method", "valid", "as oracle", "nats off", "per s", f"{MANY} at once")
@@ -22,11 +24,12 @@ def block(place: Mapping[str, Any], *, terminal: bool) -> str:
     if place["refused"]:
         return f"{place['title']}\n  not measured: {place['refused']}\n"
     if not place["rows"]:
-        reasons = {one["reason"] for one in place["left_out"]} or {"there was no time"}
+        short = {one["reason"] for one in place["left_out"] if one["needed_seconds"] is not None}
+        reasons = short or {"there was no time"}
         return f"{place['title']}\n  not measured: {'; '.join(sorted(reasons))}\n"
     rows = {row["key"]: row for row in place["rows"]}
     notes = [f"  missing: {m['title']}: {m['reason']}\n" for m in place["missing"]]
-    notes += [f"  left out: {m['title']}: {m['reason']}\n" for m in place["left_out"]]
+    notes += _left_out(place["left_out"])
     return (
         _title(place)
         + "".join(_lines(rows, place["rows"][0]))
@@ -36,6 +39,26 @@ def block(place: Mapping[str, Any], *, terminal: bool) -> str:
         )
         + "".join(notes)
     )
+
+
+def _left_out(ones: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A line for what had no time, and one for each other reason."""
+    lines: list[str] = []
+    if short := [one for one in ones if one["needed_seconds"] is not None]:
+        left = sorted({f"{one['left_seconds']:.2g}" for one in short}, key=float)
+        span = left[0] if len(left) == 1 else f"{left[0]} to {left[-1]}"
+        titles = [f"{one['title']} (about {one['needed_seconds']:.2g} s)" for one in short]
+        lines.append(f"left out, no time ({span} s left): {'; '.join(titles)}")
+    others: dict[str, list[str]] = {}
+    for one in ones:
+        if one["needed_seconds"] is None:
+            others.setdefault(one["reason"], []).append(one["title"])
+    lines += [f"left out, {reason}: {'; '.join(titles)}" for reason, titles in others.items()]
+    return [
+        textwrap.fill(line, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+        + "\n"
+        for line in lines
+    ]
 
 
 def _title(place: Mapping[str, Any]) -> str:
@@ -95,7 +118,7 @@ def _times(row: Mapping[str, Any]) -> list[str]:
     return [
         row["title"],
         _short(ms["median"]),
-        f"{_short(ms['lower'])}-{_short(ms['upper'])}",
+        "-" if row["rounds"] == 1 else f"{_short(ms['lower'])}-{_short(ms['upper'])}",
         "-" if row["ratio"] is None else f"{row['ratio']['median']:.2f}",
         str(row["passes"]),
         str(row["rounds"]),

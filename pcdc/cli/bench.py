@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +13,7 @@ import typer
 from pcdc_runtime.errors import ExtraMissingError
 
 from .common import Model, app, as_path, ends_cleanly, finish, on_terminal, print_json, put, read_context
+from .common import tell as say
 
 MINUTES = 14.0
 NOTE_SECONDS = 20.0
@@ -49,18 +50,35 @@ def bench(
     ] = None,
     minutes: Annotated[
         float,
-        typer.Option("--minutes", min=0.1, max=600, callback=_minutes, help="Time for everything."),
+        typer.Option(
+            "--minutes",
+            min=0.1,
+            max=600,
+            callback=_minutes,
+            help="Time for everything; what would take longer is left out.",
+        ),
     ] = MINUTES,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", parser=as_path, metavar="DIR", help="Write bench.json and plots here."),
+        typer.Option(
+            "--out",
+            "-o",
+            parser=as_path,
+            metavar="DIR",
+            help="Write bench.json and plots of the comparison here; not with --floor or --compiler.",
+        ),
     ] = None,
     floor: Annotated[
         bool,
         typer.Option("--floor", help="Only ours: how far each stage is above the machine's own limits."),
     ] = False,
     compiler: Annotated[
-        bool, typer.Option("--compiler", help="Only how long compiling, loading and starting take.")
+        bool,
+        typer.Option(
+            "--compiler",
+            help="Only how long compiling, loading and starting take; one round, about three minutes, "
+            "is the least, whatever --minutes says.",
+        ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
     model: Model = None,
@@ -107,6 +125,7 @@ def bench(
     for name in own:
         _check_path(name, tuple(TITLES))
     if own and not context:
+        _tell_mistakes(own)
         raise typer.BadParameter(f"{own[0]} needs a text to answer: give --context", param_hint="--scenario")
     if context and not own:
         raise typer.BadParameter(
@@ -177,11 +196,26 @@ class _Notes:
 def _check_path(name: str, shipped: tuple[str, ...]) -> None:
     if not name:
         raise typer.BadParameter("the path is empty", param_hint="--scenario")
+    if Path(name).is_dir():
+        raise typer.BadParameter(
+            f"{name!r} is a folder; give an artifact or a definition in it, repeat --scenario for more",
+            param_hint="--scenario",
+        )
     if not Path(name).is_file():
         raise typer.BadParameter(
             f"{name!r} is no file and none of the shipped scenarios: {', '.join(shipped)}",
             param_hint="--scenario",
         )
+
+
+def _tell_mistakes(definitions: Sequence[str]) -> None:
+    """What is wrong with definitions that are not measured anyway."""
+    from pcdc.output import SUFFIX
+    from pcdc.parse import parse_file
+
+    for name in definitions:
+        if not name.endswith(SUFFIX):
+            say(parse_file(Path(name))[1])
 
 
 def _axes(given: str, known: tuple[str, ...]) -> tuple[str, ...]:

@@ -123,17 +123,17 @@ def main() -> None:
     try:
         app(prog_name="pcdc")
     except SystemExit as leaving:
-        if leaving.code == INTERRUPTED:
-            leave_at_once()
+        if leaving.code in (INTERRUPTED, TERMINATED):
+            leave_at_once(leaving.code)
         raise
 
 
-def leave_at_once() -> None:
+def leave_at_once(code: int) -> None:
     """End an interrupted process without waiting for its threads: one may be busy loading a model."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):
             stream.flush()
-    os._exit(INTERRUPTED)
+    os._exit(code)
 
 
 def exit_code(diagnostics: Sequence[Diagnostic]) -> int:

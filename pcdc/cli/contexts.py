@@ -6,15 +6,20 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
+from pcdc_runtime import load
 from pcdc_runtime.errors import PcdcError
+from pcdc_runtime.models import resolve
+from pcdc_runtime.reload import ArtifactFile, Pair
 from pcdc_runtime.result import Result
+from pcdc_runtime.weights import weights_digest
 
 from pcdc import __version__
-from pcdc.contexts import STDIN, Contexts, Line, read_contexts
+from pcdc.contexts import MAX_FINDINGS, STDIN, Contexts, Line, read_contexts
 from pcdc.diagnostics import Diagnostic, finding
 from pcdc.evaluation.kept import Kept, Purpose, key_of
 
@@ -34,10 +39,35 @@ class OtherRunError(PcdcError):
     title = "output belongs to another run"
 
 
+@dataclass(frozen=True)
+class Opening:
+    """What an engine is made of; `model` None is the artifact's own."""
+
+    path: Path
+    model: str | None
+    calibration: bool
+    head_cache: bool | None
+
+    def read(self) -> Pair:
+        """The artifact and the calibration beside it. Raises ArtifactError, CalibrationError."""
+        return ArtifactFile(self.path, calibration=self.calibration).read()
+
+    def weights(self, pair: Pair) -> str:
+        """The digest of the weights that answer, which are not loaded for it. Raises ModelNotFoundError."""
+        name = pair.artifact.model if self.model is None else self.model
+        return weights_digest(resolve(name, weights=True, folders=self.model is not None).folder)
+
+    def engine(self) -> Engine:
+        """The engine, as `load` opens it."""
+        return load(
+            self.path, model=self.model, calibration=self.calibration, head_cache=self.head_cache
+        )
+
+
 def answer_contexts(
     given: str,
     out: Path | None,
-    open_engine: Callable[[], Engine],
+    opening: Opening,
     fields: Callable[[Sequence[str]], list[str] | None],
     scoring: str | None,
     temperature: float | None,
@@ -45,55 +75,86 @@ def answer_contexts(
     """Answer each line of a file, in order; lines that `out` holds already are not answered again.
 
     What is wrong with any line is told before the first is answered. Such a line, and one whose text cannot
-    be answered, has an `error` in its place in the output, and the command leaves with its exit code.
+    be answered, has an `error` in its place in the output, and the command leaves with its exit code. Where
+    `out` holds every answer the model is not loaded.
     """
-    contexts, problems = read_contexts(STDIN if given == "-" else Path(given))
-    tell(problems)
-    if contexts is None:
-        raise typer.Exit(exit_code(problems))
-    with (
-        ends_cleanly(),
-        nullcontext() if out is None else Kept(out, _ANSWERS) as kept,
-        open_engine() as engine,
-    ):
-        names = fields([field.name for field in engine.artifact.fields])
-        settings = _settings(engine, names, scoring, temperature)
-        keys = [key_of(settings, line.number, line.given, line.context) for line in contexts.lines]
-        done, failed = (0, []) if kept is None else _done(kept, keys, contexts)
-        try:
-            with _bar(len(keys), done, out) as step:
-                options = {"fields": names, "scoring": scoring, "temperature": temperature}
-                for index, record, failure in _answers(engine, contexts, done, options):
-                    if failure is not None:
-                        failed.append(failure)
-                    if kept is None:
-                        put(json.dumps(record, ensure_ascii=False, allow_nan=False))
-                    else:
-                        kept.add(keys[index], record)
-                    step()
-        except KeyboardInterrupt:
-            if out is not None:
-                typer.echo(f"note: answers are in {out}; the same command goes on from there", err=True)
-            raise
-        finally:
-            tell(failed)
+    with ends_cleanly():
+        contexts, problems = read_contexts(STDIN if given == "-" else Path(given))
+        tell(problems)
+        if contexts is None:
+            if len(problems) >= MAX_FINDINGS:
+                typer.echo(f"note: {given} is not read on, and nothing of it is answered", err=True)
+            raise typer.Exit(exit_code(problems))
+        with nullcontext() if out is None else Kept(out, _ANSWERS) as kept:
+            try:
+                failed, there = _answered(contexts, kept, opening, fields, scoring, temperature)
+            except KeyboardInterrupt:
+                if kept is not None:
+                    part = f"{len(kept.keys)} of {counted(len(contexts.lines), 'answer')}"
+                    typer.echo(f"note: {part} in {out}; the same command goes on from there", err=True)
+                raise
+    typer.echo(_summary(contexts, failed, there), err=True)
     if code := exit_code([*problems, *failed]):
         raise typer.Exit(code)
 
 
+def _answered(
+    contexts: Contexts,
+    kept: Kept | None,
+    opening: Opening,
+    fields: Callable[[Sequence[str]], list[str] | None],
+    scoring: str | None,
+    temperature: float | None,
+) -> tuple[list[Diagnostic], int]:
+    """Why texts have no answer, which is told in any case, and how many lines were there already."""
+    failed, done = list[Diagnostic](), 0
+    keys = [""] * len(contexts.lines)
+    pair = opening.read()
+    names = fields([field.name for field in pair.artifact.fields])
+    try:
+        if kept is not None:
+            settings = _settings(pair, opening.weights(pair), names, scoring, temperature)
+            keys = [key_of(settings, line.number, line.given, line.context) for line in contexts.lines]
+            done = _done(kept, keys, contexts, failed)
+        if done and done == len(keys):
+            return failed, done
+        options = {"fields": names, "scoring": scoring, "temperature": temperature}
+        with opening.engine() as engine, _bar(len(keys), done, kept is not None) as step:
+            for index, record, failure in _answers(engine, contexts, done, options):
+                if failure is not None:
+                    failed.append(failure)
+                if kept is None:
+                    put(json.dumps(record, ensure_ascii=False, allow_nan=False))
+                else:
+                    kept.add(keys[index], record)
+                step()
+    finally:
+        tell(failed)
+    return failed, done
+
+
+def _summary(contexts: Contexts, failed: Sequence[Diagnostic], there: int) -> str:
+    """What became of the texts, in a line."""
+    total = len(contexts.lines)
+    wrong = len(failed) + sum(line.mistake is not None for line in contexts.lines)
+    parts = [f"{total - wrong} answered"]
+    if wrong:
+        parts.append(f"{wrong} with {'an error' if wrong == 1 else 'errors'}")
+    before = f"; {'all' if there == total else there} of them there already" if there else ""
+    return f"{counted(total, 'text')}: {', '.join(parts)}{before}"
+
+
 def _settings(
-    engine: Engine, fields: Sequence[str] | None, scoring: str | None, temperature: float | None
+    pair: Pair, weights: str, fields: Sequence[str] | None, scoring: str | None, temperature: float | None
 ) -> list[object]:
     """What decides every answer, beside its text."""
-    calibration = engine.calibration if temperature is None else None
+    calibration = pair.calibration if temperature is None else None
     ids = [] if calibration is None else [calibration.id_of(field.name) for field in calibration.fields]
-    weights = engine.model.weights_digest
-    return [__version__, engine.artifact.digest, weights, ids, fields, scoring, temperature]
+    return [__version__, pair.artifact.digest, weights, ids, fields, scoring, temperature]
 
 
-def _done(kept: Kept, keys: Sequence[str], contexts: Contexts) -> tuple[int, list[Diagnostic]]:
-    """How many lines are answered, and what was wrong with their texts. Raises OtherRunError."""
-    failed = list[Diagnostic]()
+def _done(kept: Kept, keys: Sequence[str], contexts: Contexts, failed: list[Diagnostic]) -> int:
+    """How many lines are answered; what was wrong with their texts is added. Raises OtherRunError."""
     for number, key in enumerate(kept.keys):
         record = kept.get(key)
         if number >= len(keys) or key != keys[number] or record is None:
@@ -106,7 +167,7 @@ def _done(kept: Kept, keys: Sequence[str], contexts: Contexts) -> tuple[int, lis
         line = contexts.lines[number]
         if (error := record.get("error")) and line.mistake is None:
             failed.append(_told(contexts, line, error))
-    return len(kept.keys), failed
+    return len(kept.keys)
 
 
 def _told(contexts: Contexts, line: Line, error: dict[str, str]) -> Diagnostic:
@@ -142,9 +203,9 @@ def _error(found: Diagnostic) -> dict[str, str]:
     return {name: getattr(found, name) for name in ("code", "subject", "fact", "limit", "help")}
 
 
-def _bar(total: int, done: int, out: Path | None) -> AbstractContextManager[Callable[[], None]]:
+def _bar(total: int, done: int, kept: bool) -> AbstractContextManager[Callable[[], None]]:
     """A bar on a terminal's stderr, unless the answers go to a terminal too; gives what to call a line."""
-    if not on_terminal(sys.stderr) or (out is None and on_terminal(sys.stdout)):
+    if not on_terminal(sys.stderr) or (not kept and on_terminal(sys.stdout)):
         return nullcontext(lambda: None)
     return _drawn(total, done)
 

@@ -41,7 +41,7 @@ def run(
     contexts: Annotated[
         str | None,
         typer.Option(
-            "--contexts", metavar="FILE", help="Texts, one JSON a line; answers come as JSON lines."
+            "--contexts", metavar="FILE", help='Texts, a line for each: {"context": "..."} or a JSON string; - for stdin.'
         ),
     ] = None,
     out: Annotated[
@@ -109,7 +109,7 @@ def run(
     if contexts is not None and threshold is not None:
         raise typer.BadParameter("--threshold marks rows of a table, and --contexts prints none")
     if contexts is not None and prune is not None:
-        raise typer.BadParameter("--prune is for one text, and --contexts answers many")
+        raise typer.BadParameter("--prune is for one text: leave it out with --contexts, or give that text with --text or --context")
     if fields and not any(_split(part) for part in fields):
         raise typer.BadParameter("--fields names no field; name some, or leave it out for all")
     from pcdc_runtime import load
@@ -121,9 +121,10 @@ def run(
     wanted = partial(_wanted, fields) if fields else _all
     rule = None if scoring is None else scoring.value
     if contexts is not None:
-        from .contexts import answer_contexts
+        from .contexts import Opening, answer_contexts
 
-        answer_contexts(contexts, out, opened, wanted, rule, temperature)
+        opening = Opening(artifact, model, not no_calibration, head_cache)
+        answer_contexts(contexts, out, opening, wanted, rule, temperature)
         return
     body = text if text is not None else read_context(str(context))
     with opened() as engine:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from pcdc_runtime.artifact import Artifact
 
-from pcdc.diagnostics import Diagnostic, finding, has_errors, quoted
+from pcdc.diagnostics import Diagnostic, finding, has_errors, quoted, sort_diagnostics
 from pcdc.keywords import nearest
 from pcdc.reader import Refused, each_json_line
 from pcdc.source import Node, Object, Report, Scalar, SchemaSource, Unread, kind_of, read_source
@@ -110,7 +110,7 @@ def read_data(path: Path, artifact: Artifact) -> tuple[Labelled, list[Diagnostic
     if not labelled and not has_errors(diagnostics):
         fact = f"has {len(rows)} rows and no label" if rows else "has no rows"
         report.add("PCDC723", 0, path.name, fact, "each row has a text and what is to be answered", _SHAPE)
-    return Labelled(labelled, source.sha256), diagnostics
+    return Labelled(labelled, source.sha256), sort_diagnostics(diagnostics)
 
 
 def unlabelled(rows: Sequence[Row], artifact: Artifact, path: Path) -> list[Diagnostic]:
@@ -129,7 +129,7 @@ def _json_row(
 ) -> Row | None:
     subject = "data row"
     if isinstance(item, Refused):
-        report.add(item.code, item.at, subject, item.fact, item.limit, item.help)
+        report.add(item.code, item.at, subject, item.fact, item.limit or _SHAPE, item.help)
         return None
     if not isinstance(item, Object):
         report.add("PCDC720", item.at, subject, f"is {_kind(item)}", _SHAPE)
