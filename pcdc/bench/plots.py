@@ -104,13 +104,16 @@ def _figure(
     figure.suptitle(f"Latency over {axis.unit}", x=0.01, ha="left", fontsize=13)
     axes.set_title(
         "\n".join(
-            textwrap.fill(text, 125) for text in (f"the rest: {_rest(axis)}", *_undrawn(entries, lines))
+            textwrap.fill(text, 135) for text in (f"the rest: {_rest(axis)}", *_undrawn(entries, lines))
         ),
         fontsize=8.5,
         loc="left",
         color="#555555",
     )
-    figure.legend(loc="outside lower left", ncols=2, frameon=False, fontsize=8, handlelength=3)
+    axes.legend(
+        loc="upper left", bbox_to_anchor=(0, -0.09), borderaxespad=0, ncols=2, frameon=False, fontsize=8,
+        handlelength=3,
+    )  # fmt: skip
     figure.supxlabel(textwrap.fill(machine, 190), x=0.01, ha="left", fontsize=6.5, color="#777777")
     return figure
 

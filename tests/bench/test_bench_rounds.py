@@ -77,6 +77,7 @@ def bench():
             artifact=ARTIFACT,
             pace=None,
             point=None,
+            whole=math.inf,
             **settings,
         ):
             clock, log = Clock(), []
@@ -103,7 +104,7 @@ def bench():
                 for key in times
             ]
             place = Place("made", "Made up", 1.0, lambda: Scenario(artifact, CONTEXTS), point=point)
-            tally = Tally(place, budget)
+            tally = Tally(place, budget, whole)
             try:
                 measure(tally, model, methods, lambda what: None, clock, pace)
             except KeyboardInterrupt:
@@ -152,7 +153,7 @@ def test_what_does_not_fit_the_time_is_left_out_and_named(bench):
     assert [row["key"] for row in found["rows"]] == ["ours"]
     assert [one["key"] for one in found["left_out"]] == ["endless"]
     assert "one answer takes about " in found["left_out"][0]["reason"]
-    assert "left out: the way endless: " in block(found, terminal=False)
+    assert "left out, no time (" in block(found, terminal=False)
     assert not [key for key, _ in log if key == "endless"]
     assert found["seconds"] <= 30
 
@@ -236,7 +237,9 @@ def test_fields_one_by_one_are_left_out_where_there_is_one(bench):
     one = make_artifact({"team": spelled("ab", "ac", "b")})
     times = {"ours": [1.0], "fields": [1.0]}
     found, log = bench(times, artifact=one, several_fields={"fields"})
-    assert found["left_out"] == [{"key": "fields", "title": "the way fields", "reason": "one field"}]
+    (left_out,) = found["left_out"]
+    assert (left_out["key"], left_out["reason"]) == ("fields", "one field")
+    assert "  left out, one field: the way fields\n" in block(found, terminal=False)
     assert not [key for key, _ in log if key == "fields"]
     several, _ = bench(times, several_fields={"fields"})
     assert [row["key"] for row in several["rows"]] == ["ours", "fields"]
@@ -247,7 +250,7 @@ def test_a_point_without_time_for_ours_and_one_other_is_not_measured(bench):
     found, log = bench({"ours": [5.0], "other": [5.0]}, 9, **settings)
     assert found["rows"] == log == []
     assert {one["key"] for one in found["left_out"]} == {"ours", "other"}
-    assert "not measured: the head and two answers take about 1" in block(found, terminal=False)
+    assert "not measured: needs about 1" in block(found, terminal=False)
     found, _ = bench({"ours": [5.0], "other": [5.0]}, 20, **settings)
     assert [row["key"] for row in found["rows"]] == ["ours", "other"]
 
@@ -265,9 +268,49 @@ def test_the_budget_decides_how_many_rounds_there_are(bench):
     assert f"{few['rounds']} rounds in" in block(few, terminal=False)
 
 
-def test_the_default_is_measured_once_whatever_the_budget(bench):
-    found, _ = bench({"ours": [50.0], "other": [1.0]}, 1)
+def test_the_default_is_measured_once_whatever_the_budget_where_the_whole_time_has_room(bench):
+    found, _ = bench({"ours": [50.0], "other": [1.0]}, 1, steps={"ours": 50.0 / STEP}, pace=taught())
     assert found["rounds"] == 1
+
+
+def test_a_place_whose_default_takes_more_than_the_whole_time_left_is_not_begun(bench):
+    settings = {"steps": {"ours": 50.0 / STEP}, "pace": taught()}
+    found, log = bench({"ours": [50.0], "other": [1.0]}, 1, whole=40.0, **settings)
+    assert found["rows"] == log == []
+    # The head is part of what it needs.
+    assert "\n  not measured: needs about 50.4 s, 40 s left\n" in block(found, terminal=False)
+    found, _ = bench({"ours": [50.0], "other": [1.0]}, 1, whole=60.0, **settings)
+    assert [row["key"] for row in found["rows"]] == ["ours"]
+
+
+def test_requests_together_begin_only_where_they_are_foreseen_to_fit(bench):
+    settings = {"make": {"ours": FakeTogether}, "steps": {"ours": 4.0 / STEP}, "pace": taught()}
+    for budget, fits in ((MANY * 4 + 3.0, False), (MANY * 4 + 60.0, True)):
+        found, log = bench({"ours": [4.0]}, budget, **settings)
+        assert (found["rows"][0]["per_second"]["many"] is not None) == fits
+        assert any(isinstance(texts, tuple) for _, texts in log) == fits
+
+
+def test_what_has_no_time_is_told_together_and_what_is_missing_alone(bench):
+    steps = {"b": 90.0 / STEP, "c": 70.0 / STEP}
+    gone = {"d": ValueError("no"), "e": ValueError("never")}
+    times = {key: [1.0] for key in ("ours", *"bcde")}
+    found, _ = bench(times, 30, steps=steps, make=gone, pace=taught())
+    lines = " ".join(block(found, terminal=False).split())
+    assert lines.count("left out") == 1
+    assert "s left): the way b (about 90 s); the way c (about 70 s)" in lines
+    assert "missing: the way d: ValueError: no missing: the way e: ValueError: never" in lines
+
+
+def test_a_single_round_has_no_quartiles(bench):
+    def quartiles(times):
+        found, _ = bench({"ours": times, "other": [1.0]}, 30, make={"other": ValueError("no")})
+        text = block(found, terminal=False)
+        line = next(line for line in text.split("quartiles")[1].splitlines() if line.startswith("the way"))
+        return found["rounds"], line.split()[4]
+
+    assert quartiles([25.0]) == (1, "-")
+    assert quartiles([1.0]) == (MAX_ROUNDS, "1000-1000")
 
 
 REASON = "its package is not installed; it is needed; install it"

@@ -157,6 +157,7 @@ def test_a_text_that_is_too_long_is_told(pcdc, artifact, tiny, ticket):
     [
         (("--scenario", "nowhere.json"), "is no file and none of the shipped"),
         (("--scenario", ""), "the path is empty"),
+        (("--scenario", "."), "is a folder; give an artifact or a definition in it"),
         (("--context", "ticket.txt"), "it goes with --scenario PATH"),
         (("--sweep", "breadth"), "is no axis"),
         (("--sweep", ","), "is no axis"),
@@ -179,6 +180,22 @@ def test_a_scenario_of_ones_own_needs_a_text(pcdc, artifact):
     done = pcdc("bench", "--scenario", artifact)
     assert done.exit_code == 2
     assert "give --context" in " ".join(done.output.replace("│", " ").split())
+
+
+def test_a_definition_without_a_text_is_told_its_mistakes_too(pcdc, tmp_path):
+    definition = tmp_path / "bad.json"
+    definition.write_text(json.dumps({"urgent": {"type": "enum", "description": "Is it?"}}), "utf-8")
+    done = pcdc("bench", "--scenario", definition)
+    assert done.exit_code == 2
+    assert "bad.json:1:" in done.stderr
+    assert "give --context" in " ".join(done.output.replace("│", " ").split())
+
+
+def test_less_time_than_one_round_takes_is_told_at_the_start_and_bounds_the_run(pcdc, tiny, monkeypatch):
+    monkeypatch.setattr("pcdc.bench.command.FORWARD", 1e-9)
+    done = pcdc("bench", "--scenario", "fraud_routing", "--model", tiny, "--minutes", "0.1")
+    assert done.exit_code in (0, 1), done.output
+    assert done.stdout.splitlines()[1].startswith("One round of everything takes about ")
 
 
 def test_files_that_cannot_be_written_are_told_after_the_figures(pcdc, artifact, tiny, ticket, tmp_path):
