@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 JSON_REPORT = "bench.json"
 PROBES = 6
-LESS = "\nOne round of everything takes about {:.0f} minutes here; what has no time is left out."
+LESS = "\nOne round of everything takes about {:.2g} minutes or more here; what has no time is left out."
 
 Show = Callable[[Mapping[str, Any]], None]
 """Told the figures of each place as soon as they are there."""

@@ -12,8 +12,10 @@ from .methods import PUBLISHED
 from .rounds import MANY
 from .written import FREE, GUIDED, STEPWISE
 
-# Three tables, each of which a terminal of 80 columns can show.
 WIDTH = 100
+"""Of a line of what was left out."""
+
+# Three tables, each of which a terminal of 80 columns can show.
 TIMES = ("method", "ms", "quartiles", "x ours", "passes", "rounds")
 WORK = ("method", "forwards", "positions", "KV MB", "copied", "peak MB")
 ANSWERS = ("method", "valid", "as oracle", "nats off", "per s", f"{MANY} at once")
