@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-from pcdc_runtime import load
 from pcdc_runtime.errors import PcdcError
 from pcdc_runtime.models import resolve
 from pcdc_runtime.reload import ArtifactFile, Pair
@@ -54,14 +53,24 @@ class Opening:
 
     def weights(self, pair: Pair) -> str:
         """The digest of the weights that answer, which are not loaded for it. Raises ModelNotFoundError."""
-        name = pair.artifact.model if self.model is None else self.model
-        return weights_digest(resolve(name, weights=True, folders=self.model is not None).folder)
+        return weights_digest(resolve(self._name(pair), weights=True, folders=self._folders).folder)
 
-    def engine(self) -> Engine:
-        """The engine, as `load` opens it."""
-        return load(
-            self.path, model=self.model, calibration=self.calibration, head_cache=self.head_cache
-        )
+    def engine(self, pair: Pair) -> Engine:
+        """The engine that answers from what was read, as `load` opens it."""
+        from pcdc_runtime.engine import Engine
+        from pcdc_runtime.headfile import head_files
+        from pcdc_runtime.loaded import open_model
+
+        model = open_model(self._name(pair), folders=self._folders)
+        heads = head_files(self.head_cache)
+        return Engine(pair.artifact, model, calibration=pair.calibration, heads=heads)
+
+    def _name(self, pair: Pair) -> str:
+        return pair.artifact.model if self.model is None else self.model
+
+    @property
+    def _folders(self) -> bool:
+        return self.model is not None
 
 
 def answer_contexts(
@@ -90,7 +99,7 @@ def answer_contexts(
                 failed, there = _answered(contexts, kept, opening, fields, scoring, temperature)
             except KeyboardInterrupt:
                 if kept is not None:
-                    part = f"{len(kept.keys)} of {counted(len(contexts.lines), 'answer')}"
+                    part = f"{len(kept.keys)} of {len(contexts.lines)} answers are"
                     typer.echo(f"note: {part} in {out}; the same command goes on from there", err=True)
                 raise
     typer.echo(_summary(contexts, failed, there), err=True)
@@ -119,7 +128,7 @@ def _answered(
         if done and done == len(keys):
             return failed, done
         options = {"fields": names, "scoring": scoring, "temperature": temperature}
-        with opening.engine() as engine, _bar(len(keys), done, kept is not None) as step:
+        with opening.engine(pair) as engine, _bar(len(keys), done, kept is not None) as step:
             for index, record, failure in _answers(engine, contexts, done, options):
                 if failure is not None:
                     failed.append(failure)
@@ -141,7 +150,7 @@ def _summary(contexts: Contexts, failed: Sequence[Diagnostic], there: int) -> st
     if wrong:
         parts.append(f"{wrong} with {'an error' if wrong == 1 else 'errors'}")
     before = f"; {'all' if there == total else there} of them there already" if there else ""
-    return f"{counted(total, 'text')}: {', '.join(parts)}{before}"
+    return f"{total} {'text' if total == 1 else 'texts'}: {', '.join(parts)}{before}"
 
 
 def _settings(

@@ -41,7 +41,7 @@ def run(
     contexts: Annotated[
         str | None,
         typer.Option(
-            "--contexts", metavar="FILE", help='Texts, a line for each: {"context": "..."} or a JSON string; - for stdin.'
+            "--contexts", metavar="FILE", help='File of texts, each line {"context": "..."} or a JSON string.'
         ),
     ] = None,
     out: Annotated[
@@ -109,7 +109,9 @@ def run(
     if contexts is not None and threshold is not None:
         raise typer.BadParameter("--threshold marks rows of a table, and --contexts prints none")
     if contexts is not None and prune is not None:
-        raise typer.BadParameter("--prune is for one text: leave it out with --contexts, or give that text with --text or --context")
+        raise typer.BadParameter(
+            "--prune is for one text: leave it out, or give one with --context or --text"
+        )
     if fields and not any(_split(part) for part in fields):
         raise typer.BadParameter("--fields names no field; name some, or leave it out for all")
     from pcdc_runtime import load

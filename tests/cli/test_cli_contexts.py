@@ -11,6 +11,8 @@ import time
 import pytest
 from command_line import ENVIRONMENT, PROGRAM
 
+from pcdc.cli.common import Terminated
+
 WORDS = ("My invoice is wrong.", "Nothing works!", "Please call me back today.", "é 开心")
 TEXTS = [f"{WORDS[n % 4]} {n} " + "and so on " * (n % 5) for n in range(24)]
 
@@ -53,7 +55,7 @@ def same(one, other):
 
 def test_each_line_gets_the_answer_that_its_text_gets_alone(answer, given):
     done = answer("--contexts", given)
-    assert (done.exit_code, done.stderr) == (0, "")
+    assert (done.exit_code, done.stderr) == (0, "24 texts: 24 answered\n")
     found = records(done.stdout)
     assert [(r["line"], r["id"]) for r in found] == [(n + 1, f"id {n}") for n in range(24)]
     assert max(r["contexts"] for r in found) > 1
@@ -93,9 +95,10 @@ BAD = [
     ('{"context": 7}', "PCDC720", 13, "that is a number"),
     ('{"id": [1], "context": "x"}', "PCDC720", 8, "`id`"),
     ('{"context": "x"', "PCDC105", 16, "ends before"),
-    ("", "PCDC105", 1, "blank line"),
-    ('{"context": "a", "context": "b"}', "PCDC106", 18, ""),
+    ("", "PCDC105", 1, "line is blank; a line is `{"),
+    ('{"context": "a", "context": "b"}', "PCDC106", 18, "twice on line 14, in column 2 and in column 18"),
     ('"\\ud800"', "PCDC105", 2, "surrogate"),
+    ("not json", "PCDC105", 1, "or is the text as a JSON string"),
 ]
 
 
@@ -137,12 +140,70 @@ def test_a_file_of_nothing_but_mistakes_is_not_read_to_its_end(answer, tmp_path)
     path.write_text("oops\n" * 1500, encoding="utf-8")
     done = answer("--contexts", path)
     assert (done.exit_code, done.stdout, done.stderr.count("error[")) == (1, "", 1000)
+    assert done.stderr.endswith(f"note: {path} is not read on, and nothing of it is answered\n")
+
+
+def test_mistakes_and_warnings_are_told_in_the_order_of_the_lines(answer, tmp_path):
+    path = tmp_path / "texts.jsonl"
+    path.write_text('oops\n{"context": "a", "tag": 1}\n[1]\n{"id": [1], "context": 2}\n', encoding="utf-8")
+    told = [line for line in answer("--contexts", path).stderr.splitlines() if line.startswith(str(path))]
+    assert [line.removeprefix(f"{path}:").split(":")[0] for line in told] == ["1", "2", "3", "4", "4"]
+
+
+@pytest.mark.parametrize("name", ["texts.ndjson", "texts", "texts.yaml", "texts.jsonl.txt"])
+def test_a_file_of_texts_may_have_any_name(answer, tmp_path, name):
+    (tmp_path / name).write_text(lines(TEXTS[:2]), encoding="utf-8")
+    done = answer("--contexts", tmp_path / name)
+    assert (done.exit_code, [r["line"] for r in records(done.stdout)]) == (0, [1, 2])
+
+
+def test_texts_may_come_from_a_pipe_that_can_be_read_once(program, artifact, tiny):
+    end, start = os.pipe()
+    os.write(start, lines(TEXTS[:2]).encode())
+    os.close(start)
+    done = program("run", artifact, "--model", tiny, "--contexts", f"/dev/fd/{end}", pass_fds=[end])
+    os.close(end)
+    assert (done.returncode, [r["id"] for r in records(done.stdout)]) == (0, ["id 0", "id 1"])
+
+
+@pytest.mark.parametrize("there", [0, 1, 2, 3, 4])
+def test_a_run_says_what_was_answered_and_what_was_there_already(answer, tmp_path, there):
+    path, out = tmp_path / "texts.jsonl", tmp_path / "answers.jsonl"
+    given = ['"a"\n', "oops\n", json.dumps("word " * 9000) + "\n", '"b"\n']
+    path.write_text("".join(given[:there]), encoding="utf-8")
+    answer("--contexts", path, "--out", out)
+    path.write_text("".join(given), encoding="utf-8")
+    before = ["", "; 1 of them there already", "; 2 of them there already", "; 3 of them there already"]
+    last = answer("--contexts", path, "--out", out).stderr.splitlines()[-1]
+    assert last == "4 texts: 2 answered, 2 with errors" + [*before, "; all of them there already"][there]
+
+
+def test_a_run_that_is_finished_loads_no_model_and_says_the_same(answer, given, tmp_path, monkeypatch):
+    out = tmp_path / "answers.jsonl"
+    given.write_text(lines(["a", "word " * 9000]), encoding="utf-8")
+    first = answer("--contexts", given, "--out", out)
+    monkeypatch.setattr("pcdc_runtime.loaded.open_model", None)
+    again = answer("--contexts", given, "--out", out)
+    assert again.exit_code == first.exit_code == 1
+    assert again.stderr == first.stderr.removesuffix("\n") + "; all of them there already\n"
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt, Terminated])
+def test_a_run_that_ends_while_the_model_loads_says_how_to_go_on(answer, given, tmp_path, monkeypatch, end):
+    def ends(*_, **__):
+        raise end
+
+    monkeypatch.setattr("pcdc_runtime.loaded.open_model", ends)
+    done = answer("--contexts", given, "--out", tmp_path / "answers.jsonl")
+    assert done.exit_code == {KeyboardInterrupt: 130, Terminated: 143}[end]
+    assert "note: 0 of 24 answers are in" in done.stderr
+    assert "the same command goes on from there" in done.stderr
 
 
 def test_an_empty_file_is_answered_by_nothing(answer, tmp_path):
     (tmp_path / "texts.jsonl").write_text("")
     done = answer("--contexts", tmp_path / "texts.jsonl")
-    assert (done.exit_code, done.stdout, done.stderr) == (0, "", "")
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "", "0 texts: 0 answered\n")
 
 
 @pytest.mark.parametrize("cut", [1, 40, 75, 500])
@@ -216,7 +277,7 @@ def test_the_texts_themselves_are_never_written_over(answer, given):
         (["--context", "-", "--contexts", "a.jsonl"], "either --context or --text or --contexts"),
         (["--text", "x", "--out", "a.jsonl"], "--out keeps the answers of --contexts"),
         (["--contexts", "a.jsonl", "--threshold", "0.5"], "--threshold marks rows of a table"),
-        (["--contexts", "a.csv"], "PCDC710"),
+        (["--contexts", "a.jsonl", "--prune", "1e-4"], "--prune is for one text: leave it out, or"),
         (["--contexts", "nowhere.jsonl"], "PCDC101"),
         (["--contexts", "-", "--fields", "nope"], "PCDC705"),
     ],

@@ -144,6 +144,12 @@ def test_report_21_a_repeated_key_names_both_lines_and_the_rest_is_still_read():
     assert plain(node) == {"a": 1, "b": 2, "c": 4}
 
 
+def test_a_key_that_is_repeated_on_one_line_is_told_by_its_columns():
+    (diagnostic,) = read('{\n "a": 1, "b": 2, "a": 3}')[1]
+    assert diagnostic.fact == "is declared twice on line 2, in column 2 and in column 18"
+    assert (diagnostic.location.line, diagnostic.location.column) == (2, 18)
+
+
 def test_report_21_keys_are_compared_after_their_escapes():
     (diagnostic,) = read('{"a": 1, "\\u0061": 2}')[1]
     assert diagnostic.code == "PCDC106"
