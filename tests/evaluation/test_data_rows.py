@@ -348,3 +348,9 @@ def test_the_digest_is_of_the_bytes_that_were_read(tmp_path, mark, break_):
     data, _ = read_data(path, ARTIFACT)
     assert len(data.rows) == 2
     assert data.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_what_is_wrong_is_told_in_the_order_of_the_lines(tmp_path):
+    unread = json.dumps({"context": "a", "expected": {"urgent": True}, "mood": 1})
+    places = [at for _, at, _ in found(tmp_path, f"oops\n{unread}\n\n[1]\n")]
+    assert places == [1, 2, 3, 4]
