@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryFile
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -78,11 +79,13 @@ def run(options: Options, watch: Watch, show: Show, begin: Callable[[str], None]
     """Measure and write; `begin` is told the machine in one line.
 
     What has no time is not begun. An interrupt ends the measuring, not the report. Raises PcdcError where
-    nothing can be measured at all: a missing model, artifact or definition.
+    nothing can be measured at all: a missing model, artifact or definition, a folder that takes no files.
     """
     from pcdc_runtime.loaded import open_model
 
     until = perf_counter() + 60 * options.minutes
+    if options.out:
+        _check_folder(options.out)
     name = options.model or model_of(options.scenarios)
     chosen = places(options, cached_target(name, options))
     methods = entries()
@@ -172,6 +175,17 @@ def places(options: Options, target: Callable[[], Target]) -> list[Place]:
         for name in options.scenarios
     ]
     return chosen + sweep(options.axes, target)
+
+
+def _check_folder(folder: Path) -> None:
+    """Raises BenchOutputError where no files can be written: sooner than when all is measured."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        fact, help = f"cannot be written to ({error.strerror})", "give another folder with --out"
+        raise BenchOutputError(str(folder), fact, help=help) from None
 
 
 def _written(

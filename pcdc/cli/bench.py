@@ -178,6 +178,9 @@ def bench(
     if outcome.ended_by is not None:
         raise outcome.ended_by
     finish(outcome.problems)
+    if not any(place.get("rows", True) for place in outcome.report.get("places", ())) and not compiler:
+        typer.echo("nothing was measured: there was no time; give it more --minutes", err=True)
+        raise typer.Exit(1)
 
 
 class _Notes:

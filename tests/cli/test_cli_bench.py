@@ -198,13 +198,37 @@ def test_less_time_than_one_round_takes_is_told_at_the_start_and_bounds_the_run(
     assert done.stdout.splitlines()[1].startswith("One round of everything takes about ")
 
 
-def test_files_that_cannot_be_written_are_told_after_the_figures(pcdc, artifact, tiny, ticket, tmp_path):
+def test_a_folder_that_takes_no_files_is_told_before_anything_is_measured(
+    pcdc, artifact, tiny, ticket, tmp_path
+):
     (tmp_path / "taken").write_text("a file")
     call = ("bench", "--scenario", artifact, "--context", ticket, "--model", tiny, "--minutes", "0.1")
-    done = pcdc(*call, "--out", tmp_path / "taken")
+    for out in (tmp_path / "taken", tmp_path / "taken" / "below"):
+        done = pcdc(*call, "--out", out)
+        assert done.exit_code == 2
+        assert "PCDC712" in done.stderr
+        assert done.stdout == ""
+
+
+def test_files_that_cannot_be_written_are_told_after_the_figures(
+    pcdc, artifact, tiny, ticket, tmp_path, monkeypatch
+):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pcdc.bench.command.write_atomic", full)
+    call = ("bench", "--scenario", artifact, "--context", ticket, "--model", tiny, "--minutes", "0.1")
+    done = pcdc(*call, "--out", tmp_path / "out")
     assert done.exit_code == 2
     assert "PCDC712" in done.stderr
     assert "Parallel" in done.stdout
+
+
+def test_nothing_measured_is_not_success(pcdc, tiny, monkeypatch):
+    monkeypatch.setattr("pcdc.bench.command.perf_counter", iter([0.0, *[1e6] * 99]).__next__)
+    done = pcdc("bench", "--scenario", "fraud_routing", "--model", tiny, "--minutes", "0.1")
+    assert done.exit_code == 1, done.output
+    assert "nothing was measured" in done.stderr
 
 
 def test_an_interrupt_prints_what_was_measured_and_exits_130(artifact, tiny, ticket, tmp_path):
