@@ -6,12 +6,13 @@ keys are not read, and named in one warning.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from pcdc_runtime.errors import PcdcError
 
@@ -22,7 +23,6 @@ from .source import Node, Object, Report, Scalar, SchemaSource, Unread, kind_of,
 MAX_BYTES = 512 * 1024 * 1024
 MAX_FINDINGS = 1000
 """After so many a file is not read on, and none of it is answered."""
-STDIN = Path("/dev/stdin")
 
 _CONTEXT, _ID = "context", "id"
 _KEYS = (_CONTEXT, _ID, "expected")
@@ -33,12 +33,16 @@ _NAMED = 8
 
 @dataclass(frozen=True)
 class Line:
-    """One line: its text, or what is wrong with it; `given` holds its id where it has one."""
+    """One line: its text, or what is wrong with it; `given` holds its id where it has one.
+
+    `said` decides its answer: its text, or, where something is wrong, all of the line.
+    """
 
     number: int
     at: int
     context: str
     given: dict[str, Any]
+    said: str
     mistake: Diagnostic | None = None
 
 
@@ -55,12 +59,15 @@ class Contexts:
         return finding(error.code, place, error.subject, error.fact, error.limit, error.help, excerpt)
 
 
-def read_contexts(path: Path) -> tuple[Contexts | None, list[Diagnostic]]:
+def read_contexts(path: Path, stream: BinaryIO | None = None) -> tuple[Contexts | None, list[Diagnostic]]:
     """All lines of a file, and all that is wrong with them; no lines where that are MAX_FINDINGS mistakes.
 
-    Its name says nothing: it may be a pipe, which is read once. Mistakes are in the order of the lines.
+    Its name says nothing: it may be a pipe, which is read once. A `stream` is read in its
+    place. Mistakes are in the order of the lines.
     """
-    source, diagnostics = read_source(path, "JSON lines file", MAX_BYTES, "split the")
+    source, diagnostics = read_source(
+        path, "JSON lines file", MAX_BYTES, "split the", stream, json_lines=True
+    )
     if source is None:
         return None, diagnostics
     report = Report(source, diagnostics)
@@ -71,7 +78,8 @@ def read_contexts(path: Path) -> tuple[Contexts | None, list[Diagnostic]]:
         place = source.locate(at)
         mistake = diagnostics[known] if len(diagnostics) > known else None
         known = len(diagnostics)
-        lines.append(Line(place.line if place else 0, at, context, given, mistake))
+        said = context if mistake is None else source.line(at)
+        lines.append(Line(place.line if place else 0, at, context, given, said, mistake))
         if len(diagnostics) >= MAX_FINDINGS:
             return None, diagnostics
     if ignored:
@@ -96,6 +104,9 @@ def _read(node: Node | Refused, report: Report, ignored: dict[str, int]) -> tupl
     identifier = node.get(_ID)
     if isinstance(identifier, Scalar):
         given[_ID] = identifier.value
+        if identifier.spelling and json.dumps(identifier.value) != identifier.spelling:
+            fact = f"has an `{_ID}` that would be written as {identifier.value} again"
+            report.add("PCDC720", identifier.at, subject, fact, "", "write it as text, in double quotes")
     elif identifier is not None:
         fact = f"has an `{_ID}` that is {_kind(identifier)}"
         report.add("PCDC720", identifier.at, subject, fact, "it is text, a number, a boolean or null")

@@ -274,6 +274,13 @@ def render_json(diagnostics: Iterable[Diagnostic]) -> str:
     return json.dumps([_record(d) for d in diagnostics], indent=2) + "\n"
 
 
+def json_text(data: object, indent: int | None = None) -> str:
+    """Strict JSON that any UTF-8 file takes."""
+    text = json.dumps(data, ensure_ascii=False, indent=indent, allow_nan=False)
+    # What is no Unicode comes only from file names; this is how JSON spells it.
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def _record(d: Diagnostic) -> dict[str, object]:
     place = d.location
     return {

@@ -7,13 +7,14 @@ import re
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 from math import isfinite
 from numbers import Integral
 from pathlib import Path
-from typing import TypeAlias
+from typing import BinaryIO, TypeAlias
 
 from pcdc_runtime.artifact import OPENING
 
@@ -38,6 +39,7 @@ _URL = re.compile(
 )
 _LOGIN = re.compile(r"[@=]|\\u00(?:40|3d)|%(?:40|3d)", re.IGNORECASE)
 _LINE_BREAK = re.compile(r"\r\n|\n|\r")
+_JSON_LINE_BREAK = re.compile(r"\r?\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,16 +108,22 @@ class SchemaSource:
     """A definition's or catalog's text. Offsets (`at`) count characters of it; NOWHERE has no location.
 
     Of `rows` from a database each is a line of the text. `sha256` is of the bytes of the file that was read.
+    Of `json_lines` a carriage return alone is a blank, as in JSON, and ends none.
     """
 
     path: str
     text: str
     rows: bool = False
     sha256: str = ""
+    json_lines: bool = False
+
+    @property
+    def _break(self) -> re.Pattern[str]:
+        return _JSON_LINE_BREAK if self.json_lines else _LINE_BREAK
 
     @cached_property
     def _starts(self) -> list[int]:
-        return [0, *(m.end() for m in _LINE_BREAK.finditer(self.text))]
+        return [0, *(m.end() for m in self._break.finditer(self.text))]
 
     def locate(self, at: int) -> Location | None:
         """Line and column of an offset."""
@@ -134,19 +142,28 @@ class SchemaSource:
     def line_spans(self) -> Iterator[tuple[int, int]]:
         """Where each line starts and ends, without its break; a break at the end of the text ends a line."""
         start = 0
-        for match in _LINE_BREAK.finditer(self.text):
+        for match in self._break.finditer(self.text):
             yield start, match.start()
             start = match.end()
         if start < len(self.text):
             yield start, len(self.text)
+
+    def line(self, at: int) -> str:
+        """The line of an offset, with its break."""
+        start, end = self._around(at)
+        return self.text[start:end]
+
+    def _around(self, at: int) -> tuple[int, int]:
+        number = bisect_right(self._starts, at)
+        end = self._starts[number] if number < len(self._starts) else len(self.text)
+        return self._starts[number - 1], end
 
     def excerpt(self, at: int) -> str:
         """The line of an offset with a caret below it, cut to what surrounds the offset."""
         if at == NOWHERE or not self.text:
             return ""
         number = bisect_right(self._starts, at)
-        start = self._starts[number - 1]
-        end = self._starts[number] if number < len(self._starts) else len(self.text)
+        start, end = self._around(at)
         while end > start and self.text[end - 1] in "\r\n":
             end -= 1
         first = max(start, min(at - _EXCERPT // 2, end - _EXCERPT))
@@ -210,10 +227,14 @@ def read_source(
     kind: str = "definition",
     max_bytes: int = MAX_FILE_BYTES,
     split: str = "a field has at most 255 choices; split large lists before they reach a",
+    stream: BinaryIO | None = None,
+    *,
+    json_lines: bool = False,
 ) -> tuple[SchemaSource | None, list[Diagnostic]]:
     """The text of a file of one kind, such as a catalog, without a byte order mark.
 
-    `split` is what helps, put before the kind, where it has more than `max_bytes`.
+    `split` is what helps, put before the kind, where it has more than `max_bytes`. A `stream` is read in the
+    file's place, from where it stands.
     """
     name = str(path)
 
@@ -226,7 +247,7 @@ def read_source(
         help = "write the same definition as JSON, where `NO` and `0101.21` cannot change their type"
         return None, refuse("PCDC103", "is a YAML file", "definitions are JSON", help)
     try:
-        with path.open("rb") as file:
+        with path.open("rb") if stream is None else nullcontext(stream) as file:
             data = file.read(max_bytes + 1)
     except (OSError, ValueError) as error:
         fact = f"cannot be read ({getattr(error, 'strerror', None) or error})"
@@ -240,9 +261,12 @@ def read_source(
         return None, refuse("PCDC104", "is UTF-16 or UTF-32", f"{kind}s are UTF-8", "save the file as UTF-8")
     try:
         text = data.decode("utf-8").removeprefix("\ufeff")
-        return SchemaSource(name, text, sha256=hashlib.sha256(data).hexdigest()), []
+        digest = hashlib.sha256(data).hexdigest()
+        return SchemaSource(name, text, sha256=digest, json_lines=json_lines), []
     except UnicodeDecodeError as error:
-        before = data[: error.start].replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        before = data[: error.start]
+        if not json_lines:
+            before = before.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         line_start = before.rfind(b"\n") + 1
         fact = f"has byte 0x{data[error.start]:02X} at offset {error.start}, which is not UTF-8"
         column = len(before[line_start:].decode("utf-8").removeprefix("\ufeff")) + 1

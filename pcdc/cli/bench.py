@@ -12,7 +12,18 @@ from typing import Annotated, Any
 import typer
 from pcdc_runtime.errors import ExtraMissingError
 
-from .common import Model, app, as_path, ends_cleanly, finish, on_terminal, print_json, put, read_context
+from .common import (
+    Model,
+    app,
+    as_path,
+    ends_cleanly,
+    finish,
+    on_terminal,
+    print_json,
+    put,
+    read_context,
+    to_stderr,
+)
 from .common import tell as say
 
 MINUTES = 14.0
@@ -174,12 +185,12 @@ def bench(
     if as_json:
         print_json(outcome.report)
     for file in outcome.files:
-        typer.echo(f"written: {file}", err=True)
+        to_stderr(f"written: {file}")
     if outcome.ended_by is not None:
         raise outcome.ended_by
     finish(outcome.problems)
     if not any(place.get("rows", True) for place in outcome.report.get("places", ())) and not compiler:
-        typer.echo("nothing was measured: there was no time; give it more --minutes", err=True)
+        to_stderr("nothing was measured: there was no time; give it more --minutes")
         raise typer.Exit(1)
 
 
@@ -193,7 +204,7 @@ class _Notes:
         now = time.monotonic()
         if on_terminal(sys.stderr) or now - self._told >= NOTE_SECONDS:
             self._told = now
-            typer.echo(f"note: {what}", err=True)
+            to_stderr(f"note: {what}")
 
 
 def _check_path(name: str, shipped: tuple[str, ...]) -> None:

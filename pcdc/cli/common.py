@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -18,7 +17,7 @@ import typer.core
 from pcdc_runtime.errors import ContextNotTextError, PcdcError
 
 from pcdc import __version__
-from pcdc.diagnostics import RULES, Diagnostic, SchemaError, from_error, render_text, visible
+from pcdc.diagnostics import RULES, Diagnostic, SchemaError, from_error, json_text, render_text, visible
 
 if TYPE_CHECKING:
     from pcdc_runtime.result import Result
@@ -78,10 +77,10 @@ class Commands(typer.core.TyperGroup):
         try:
             return super().invoke(ctx)
         except Terminated:
-            typer.echo("terminated", err=True)
+            to_stderr("terminated")
             raise typer.Exit(TERMINATED) from None
         except KeyboardInterrupt:
-            typer.echo("interrupted", err=True)
+            to_stderr("interrupted")
             raise typer.Exit(INTERRUPTED) from None
         except (PcdcError, SchemaError) as error:
             if ctx.params.get("debug"):
@@ -93,8 +92,8 @@ class Commands(typer.core.TyperGroup):
         except Exception as error:
             if ctx.params.get("debug") or hasattr(error, "exit_code"):
                 raise
-            typer.echo(f"internal error: {type(error).__name__}: {error}", err=True)
-            typer.echo("  help: run again with `pcdc --debug ...` and report the traceback", err=True)
+            to_stderr(f"internal error: {type(error).__name__}: {error}")
+            to_stderr("  help: run again with `pcdc --debug ...` and report the traceback")
             raise typer.Exit(2) from None
 
 
@@ -142,10 +141,27 @@ def exit_code(diagnostics: Sequence[Diagnostic]) -> int:
     return max((1 if rule.in_content else 2 for rule in errors), default=0)
 
 
+def to_stderr(text: str) -> None:
+    """Write to stderr; where that is full the work goes on without it."""
+    try:
+        typer.echo(text, err=True)
+    except BrokenPipeError:
+        raise
+    except OSError:
+        # Or the interpreter would try to write the rest once more when it ends.
+        _discard(sys.stderr)
+
+
+def _discard(stream: TextIO) -> None:
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
 def tell(diagnostics: Sequence[Diagnostic]) -> None:
     """Print diagnostics to stderr."""
     if diagnostics:
-        typer.echo(render_text(diagnostics, color=on_terminal(sys.stderr)).rstrip("\n"), err=True)
+        to_stderr(render_text(diagnostics, color=on_terminal(sys.stderr)).rstrip("\n"))
 
 
 def finish(diagnostics: Sequence[Diagnostic]) -> None:
@@ -170,7 +186,7 @@ def put(text: str, end: str = "\n") -> None:
         raise
     except OSError as error:
         # Or the interpreter would try to write the rest once more when it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard(sys.stdout)
         raise OutputError(
             "stdout", f"cannot be written ({error.strerror})", help="make room, or send it elsewhere"
         ) from None
@@ -190,9 +206,7 @@ def notes_of(result: Result, *, empty: bool = True) -> list[str]:
 
 def print_json(data: object) -> None:
     """One JSON document on stdout."""
-    text = json.dumps(data, ensure_ascii=False, indent=2, allow_nan=False)
-    # What is no Unicode comes only from file names; this is how JSON spells it.
-    put(text.encode("utf-8", "backslashreplace").decode())
+    put(json_text(data, indent=2))
 
 
 def _version(wanted: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -18,11 +17,21 @@ from pcdc_runtime.result import Result
 from pcdc_runtime.weights import weights_digest
 
 from pcdc import __version__
-from pcdc.contexts import MAX_FINDINGS, STDIN, Contexts, Line, read_contexts
-from pcdc.diagnostics import Diagnostic, finding
+from pcdc.contexts import MAX_FINDINGS, Contexts, Line, read_contexts
+from pcdc.diagnostics import Diagnostic, finding, json_text, sort_diagnostics
 from pcdc.evaluation.kept import Kept, Purpose, key_of
 
-from .common import OutputError, ends_cleanly, exit_code, notes_of, on_terminal, put, tell
+from .common import (
+    InputError,
+    OutputError,
+    ends_cleanly,
+    exit_code,
+    notes_of,
+    on_terminal,
+    put,
+    tell,
+    to_stderr,
+)
 
 if TYPE_CHECKING:
     from pcdc_runtime import Engine
@@ -88,11 +97,11 @@ def answer_contexts(
     `out` holds every answer the model is not loaded.
     """
     with ends_cleanly():
-        contexts, problems = read_contexts(STDIN if given == "-" else Path(given))
+        contexts, problems = _stdin() if given == "-" else read_contexts(Path(given))
         tell(problems)
         if contexts is None:
             if len(problems) >= MAX_FINDINGS:
-                typer.echo(f"note: {given} is not read on, and nothing of it is answered", err=True)
+                to_stderr(f"note: {given} is not read on, and nothing of it is answered")
             raise typer.Exit(exit_code(problems))
         with nullcontext() if out is None else Kept(out, _ANSWERS) as kept:
             try:
@@ -100,11 +109,18 @@ def answer_contexts(
             except KeyboardInterrupt:
                 if kept is not None:
                     part = f"{len(kept.keys)} of {len(contexts.lines)} answers are"
-                    typer.echo(f"note: {part} in {out}; the same command goes on from there", err=True)
+                    to_stderr(f"note: {part} in {out}; the same command goes on from there")
                 raise
-    typer.echo(_summary(contexts, failed, there), err=True)
+    to_stderr(_summary(contexts, failed, there))
     if code := exit_code([*problems, *failed]):
         raise typer.Exit(code)
+
+
+def _stdin() -> tuple[Contexts | None, list[Diagnostic]]:
+    """What is left of it; as a file it would be read from its start, and a socket is none."""
+    if sys.stdin is None:
+        raise InputError("stdin", "is closed", help="pipe the texts in, or name a file with --contexts")
+    return read_contexts(Path("/dev/stdin"), sys.stdin.buffer)
 
 
 def _answered(
@@ -116,29 +132,37 @@ def _answered(
     temperature: float | None,
 ) -> tuple[list[Diagnostic], int]:
     """Why texts have no answer, which is told in any case, and how many lines were there already."""
-    failed, done = list[Diagnostic](), 0
+    failed, changed, before = list[Diagnostic](), list[int](), tuple[str, ...]()
     keys = [""] * len(contexts.lines)
     pair = opening.read()
     names = fields([field.name for field in pair.artifact.fields])
     try:
         if kept is not None:
             settings = _settings(pair, opening.weights(pair), names, scoring, temperature)
-            keys = [key_of(settings, line.number, line.given, line.context) for line in contexts.lines]
-            done = _done(kept, keys, contexts, failed)
-        if done and done == len(keys):
+            keys = [key_of(settings, line.number, line.given, line.said) for line in contexts.lines]
+            before = kept.keys
+            changed = _changed(kept, keys, contexts, failed)
+        wanted = [*changed, *range(len(before), len(keys))]
+        done = len(keys) - len(wanted)
+        if done and not wanted:
             return failed, done
         options = {"fields": names, "scoring": scoring, "temperature": temperature}
         with opening.engine(pair) as engine, _bar(len(keys), done, kept is not None) as step:
-            for index, record, failure in _answers(engine, contexts, done, options):
+            anew = dict[str, tuple[str, dict[str, Any]]]()
+            for index, record, failure in _answers(engine, contexts, wanted, options):
                 if failure is not None:
                     failed.append(failure)
                 if kept is None:
-                    put(json.dumps(record, ensure_ascii=False, allow_nan=False))
+                    put(json_text(record))
+                elif index < len(before):
+                    anew[before[index]] = keys[index], record
+                    if len(anew) == len(changed):
+                        kept.replace(anew)
                 else:
                     kept.add(keys[index], record)
                 step()
     finally:
-        tell(failed)
+        tell(sort_diagnostics(failed))
     return failed, done
 
 
@@ -162,10 +186,17 @@ def _settings(
     return [__version__, pair.artifact.digest, weights, ids, fields, scoring, temperature]
 
 
-def _done(kept: Kept, keys: Sequence[str], contexts: Contexts, failed: list[Diagnostic]) -> int:
-    """How many lines are answered; what was wrong with their texts is added. Raises OtherRunError."""
+def _changed(kept: Kept, keys: Sequence[str], contexts: Contexts, failed: list[Diagnostic]) -> list[int]:
+    """Which of the lines that are kept had an error and changed; what is wrong with others' texts is added.
+
+    Raises OtherRunError where a line that changed has an answer.
+    """
+    changed = list[int]()
     for number, key in enumerate(kept.keys):
         record = kept.get(key)
+        if record is not None and number < len(keys) and key != keys[number] and "error" in record:
+            changed.append(number)
+            continue
         if number >= len(keys) or key != keys[number] or record is None:
             raise OtherRunError(
                 str(kept.path),
@@ -176,7 +207,7 @@ def _done(kept: Kept, keys: Sequence[str], contexts: Contexts, failed: list[Diag
         line = contexts.lines[number]
         if (error := record.get("error")) and line.mistake is None:
             failed.append(_told(contexts, line, error))
-    return len(kept.keys)
+    return changed
 
 
 def _told(contexts: Contexts, line: Line, error: dict[str, str]) -> Diagnostic:
@@ -185,13 +216,13 @@ def _told(contexts: Contexts, line: Line, error: dict[str, str]) -> Diagnostic:
 
 
 def _answers(
-    engine: Engine, contexts: Contexts, done: int, options: dict[str, Any]
+    engine: Engine, contexts: Contexts, wanted: Sequence[int], options: dict[str, Any]
 ) -> Iterator[tuple[int, dict[str, Any], Diagnostic | None]]:
-    """For each line from `done` on its index, what is written, and why its text has no answer."""
-    lines = contexts.lines[done:]
+    """For each wanted line its index, what is written, and why its text has no answer."""
+    lines = [contexts.lines[index] for index in wanted]
     results = engine.run_many((line.context for line in lines if line.mistake is None), **options)
     noted = set[str]()
-    for index, line in enumerate(lines, done):
+    for index, line in zip(wanted, lines, strict=True):
         head = {"line": line.number, **line.given}
         if line.mistake is not None:
             yield index, head | {"error": _error(line.mistake)}, None
@@ -201,7 +232,7 @@ def _answers(
             for note in notes_of(result, empty=False):
                 if note not in noted:
                     noted.add(note)
-                    typer.echo(note, err=True)
+                    to_stderr(note)
             yield index, head | result.to_dict(), None
         else:
             failure = contexts.of_error(line, result)

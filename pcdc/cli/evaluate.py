@@ -24,6 +24,7 @@ from .common import (
     print_json,
     put,
     tell,
+    to_stderr,
 )
 
 NOTE_SECONDS = 20.0
@@ -160,9 +161,7 @@ def evaluate(
         except KeyboardInterrupt:
             kept = options.folder / KEPT
             if kept.exists():
-                typer.echo(
-                    f"note: what was measured is in {kept}; the same command goes on from there", err=True
-                )
+                to_stderr(f"note: what was measured is in {kept}; the same command goes on from there")
             raise
     if as_json:
         print_json(outcome.report)
@@ -170,7 +169,7 @@ def evaluate(
         put(summary(outcome.report, terminal=on_terminal(sys.stdout)), end="")
     for file in outcome.files:
         earlier = " (in place of an earlier one)" if file in outcome.replaced else ""
-        typer.echo(f"written: {file}{earlier}", err=True)
+        to_stderr(f"written: {file}{earlier}")
     finish(outcome.problems)
 
 
@@ -186,11 +185,11 @@ class _Notes:
         now = time.monotonic()
         if self._what != what:
             self._what, self._began, self._first, self._told = what, now, done, now
-            typer.echo(f"note: {_begins(what, done, of, self._kept)}", err=True)
+            to_stderr(f"note: {_begins(what, done, of, self._kept)}")
         elif now - self._told >= NOTE_SECONDS:
             self._told = now
             each = (now - self._began) / max(1, done - self._first)
-            typer.echo(f"note: {what}: {done} of {of} texts, {_about(each * (of - done))} left", err=True)
+            to_stderr(f"note: {what}: {done} of {of} texts, {_about(each * (of - done))} left")
 
 
 def _begins(what: str, done: int, of: int, kept: Path) -> str:
@@ -226,7 +225,7 @@ def _progress(kept: Path) -> Iterator[_Watch]:
                     bars.update(task.id, total=task.total or 1, completed=task.total or 1)
                 tasks[what] = bars.add_task(what, total=of or None)
                 if done:
-                    typer.echo(f"note: {_begins(what, done, of, kept)}", err=True)
+                    to_stderr(f"note: {_begins(what, done, of, kept)}")
             if of:
                 bars.update(tasks[what], completed=done, total=of)
 

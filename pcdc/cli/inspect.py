@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .common import ArtifactPath, Model, app, on_terminal, print_json, put
+from .common import ArtifactPath, Model, app, on_terminal, print_json, put, to_stderr
 
 
 @app.command()
@@ -37,7 +37,7 @@ def inspect(
         return
     spelled, note = token_bytes_of(loaded, model)
     if note:
-        typer.echo(note, err=True)
+        to_stderr(note)
     view = describe(loaded, spelled)
     if as_json:
         print_json(view.to_dict())

@@ -22,6 +22,7 @@ from .common import (
     print_json,
     put,
     read_context,
+    to_stderr,
 )
 
 
@@ -133,7 +134,7 @@ def run(
         names = wanted([field.name for field in engine.artifact.fields])
         result = engine.run(body, fields=names, scoring=rule, temperature=temperature, prune=prune)
     for note in notes_of(result):
-        typer.echo(note, err=True)
+        to_stderr(note)
     if as_json:
         print_json(result.to_dict())
         return

@@ -15,10 +15,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from pcdc_runtime.errors import PcdcError
-from pcdc_runtime.storage import way_to_write
+from pcdc_runtime.storage import replacing, way_to_write
+
+from pcdc.diagnostics import json_text
 
 _ELSEWHERE = "choose another folder with --out"
 _START, _KEY = b'{"key": "', 64
+_FLAGS = os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC
 _RECORD = re.compile(rb'\{"key": "[0-9a-f]{64}"')
 _TORN = re.compile(rb'\{"key": "[0-9a-f]{0,64}')
 
@@ -91,7 +94,7 @@ class Kept:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             # A pipe in the file's place must not make the run wait.
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+            self._file = os.open(path, _FLAGS | os.O_CREAT, 0o666)
         except OSError as error:
             raise purpose.unwritable(path, error) from error
         try:
@@ -153,7 +156,7 @@ class Kept:
 
     def add(self, key: str, record: Mapping[str, Any]) -> None:
         """Append one record. Raises the error of the file's purpose."""
-        line = json.dumps({"key": key, **record}, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+        line = _line(key, record)
         try:
             written = 0
             while written < len(line):
@@ -165,6 +168,27 @@ class Kept:
         self._places[key] = (self._end, len(line))
         self._end += len(line)
 
+    def replace(self, others: Mapping[str, tuple[str, Mapping[str, Any]]]) -> None:
+        """Put other keys and records in the places of some; the file changes whole or not at all.
+
+        Raises the error of the file's purpose.
+        """
+        # A link stays a link.
+        path = Path(os.path.realpath(self.path))
+        try:
+            with replacing(path) as temporary:
+                with temporary.open("wb") as file:
+                    for key, (place, length) in self._places.items():
+                        old = os.pread(self._file, length, place)
+                        file.write(_line(*others[key]) if key in others else old)
+                temporary.chmod(stat.S_IMODE(os.fstat(self._file).st_mode))
+            before, self._file = self._file, os.open(path, _FLAGS)
+            os.close(before)
+        except OSError as error:
+            raise self._purpose.unwritable(self.path, error) from error
+        self._lock()
+        self._places, self._end = self._index()
+
     def close(self) -> None:
         """Let others write."""
         os.close(self._file)
@@ -174,6 +198,10 @@ class Kept:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _line(key: str, record: Mapping[str, Any]) -> bytes:
+    return json_text({"key": key, **record}).encode() + b"\n"
 
 
 def _begins_like_a_record(line: bytes) -> bool:

@@ -90,7 +90,7 @@ def read_data(path: Path, artifact: Artifact) -> tuple[Labelled, list[Diagnostic
             help = "if it has labelled texts, write one a line into a file .jsonl"
         return Labelled((), ""), [finding("PCDC710", None, str(path), "is no data by its name", limit, help)]
     split = "measure a part of it, or split the"
-    source, diagnostics = read_source(path, "data file", MAX_BYTES, split)
+    source, diagnostics = read_source(path, "data file", MAX_BYTES, split, json_lines=kind == ".jsonl")
     if source is None:
         return Labelled((), ""), diagnostics
     report = _Findings(source, diagnostics)

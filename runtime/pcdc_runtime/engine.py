@@ -27,7 +27,7 @@ from .rules import NODE_BUDGET, RULES
 
 try:
     from .asked import Asked
-    from .groups import check_text, in_groups
+    from .groups import check_budget, check_text, in_groups
     from .headfile import HeadFiles, head_files
     from .loaded import LoadedModel, open_model
     from .many import KV_BUDGET
@@ -172,7 +172,7 @@ class Engine:
         A result's `contexts` says how many shared its passes. Times are equal shares of the group's;
         `forward_passes`, `sequential_forward_passes` and `kv_bytes` are the group's; other counts are the
         context's own, and what serves all is counted at the first. Raises at once what `run` raises about the
-        other arguments.
+        other arguments, and TypeError or ValueError for a `kv_budget` that is no number of bytes.
         """
         if isinstance(contexts, str | bytes):
             limit, help = "they are several texts", "use `run` for one text"
@@ -182,6 +182,7 @@ class Engine:
         names = self._names(fields)
         self._source.bound.chosen(names)
         heat = None if temperature is None else check_temperature(temperature)
+        check_budget(kv_budget)
         asking = partial(self._ask, names, rules, heat, bool(legal_mass), calibrated=True)
 
         def ask() -> Asked:

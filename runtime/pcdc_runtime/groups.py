@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from numbers import Integral
 from time import perf_counter
 from typing import Any
 
@@ -19,7 +20,12 @@ from .tree import CHUNK
 OF_ONE_CONTEXT = (ContextNotTextError, ContextTooLongError, ScoreError, TokenizerError)
 """What says something about one context, and nothing about those beside it."""
 
-_END: Any = object()
+
+@dataclass(frozen=True, eq=False)
+class _End:
+    """No context comes any more; `error` is why, where the caller's iterator raised."""
+
+    error: Exception | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,10 +46,11 @@ def in_groups(
     """One result, or the error that stands in its place, for each context, in their order.
 
     `ask` is called before each group. Contexts are taken in the calling thread, at most one of them further
-    than the results that are given.
+    than the results that are given. What taking one raises is raised after the results of those before it.
     """
-    done, context = 0, next(contexts, _END)
-    while context is not _END:
+    contexts = _guarded(contexts)
+    done, context = 0, next(contexts)
+    while not isinstance(context, _End):
         asked = ask()
         gathered, context = _gather(asked, context, contexts, kv_budget)
         answers = asked.model.call(partial(_answer, asked, gathered))
@@ -51,15 +58,29 @@ def in_groups(
         if progress is not None:
             progress(done)
         yield from answers
+    if context.error is not None:
+        raise context.error
+
+
+def _guarded(contexts: Iterator[str]) -> Iterator[Any]:
+    """The contexts, and an _End."""
+    try:
+        # `yield from` would close the caller's generator with this one.
+        while True:
+            yield next(contexts)
+    except StopIteration:
+        yield _End()
+    except Exception as error:
+        yield _End(error)
 
 
 def _gather(asked: Asked, context: Any, contexts: Iterator[str], kv_budget: int) -> tuple[_Gathered, Any]:
-    """The contexts from `context` on that go together, and the one after them or _END."""
+    """The contexts from `context` on that go together, and the one after them or _End."""
     slots = kv_budget // asked.model.language.kv_bytes_per_token if len(asked.passes) == 1 else 0
     group = Group(len(asked.bound.artifact.prompt.head), len(asked.passes[0][0].token))
     items: list[tuple[str, PcdcError | None]] = []
     seconds = 0.0
-    while context is not _END and len(items) < CHUNK:
+    while not isinstance(context, _End) and len(items) < CHUNK:
         started = perf_counter()
         try:
             check_text(context)
@@ -72,8 +93,16 @@ def _gather(asked: Asked, context: Any, contexts: Iterator[str], kv_budget: int)
             group = joined
             items.append((context, None))
         seconds += perf_counter() - started
-        context = next(contexts, _END)
+        context = next(contexts)
     return _Gathered(tuple(items), group, seconds), context
+
+
+def check_budget(kv_budget: object) -> None:
+    """Raises TypeError or ValueError for what is no number of bytes."""
+    if isinstance(kv_budget, bool) or not isinstance(kv_budget, Integral):
+        raise TypeError(f"kv_budget is {kv_budget!r:.40}, not a whole number of bytes")
+    if kv_budget < 0:
+        raise ValueError(f"kv_budget is {kv_budget}, less than 0 bytes")
 
 
 def check_text(context: object) -> None:

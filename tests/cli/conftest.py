@@ -56,6 +56,7 @@ def program():
 
     def call(*arguments, **more):
         command = [*PROGRAM, *map(str, arguments)]
-        return subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False, **more)
+        usual = {"env": ENVIRONMENT, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        return subprocess.run(command, check=False, **(usual | more))
 
     return call

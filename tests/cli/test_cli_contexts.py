@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 from command_line import ENVIRONMENT, PROGRAM
@@ -166,6 +168,72 @@ def test_texts_may_come_from_a_pipe_that_can_be_read_once(program, artifact, tin
     assert (done.returncode, [r["id"] for r in records(done.stdout)]) == (0, ["id 0", "id 1"])
 
 
+def test_what_was_read_of_stdin_before_is_not_read_again(program, artifact, tiny, given):
+    with given.open("rb", buffering=0) as file:
+        os.lseek(file.fileno(), len(lines(TEXTS[:1]).encode()), os.SEEK_SET)
+        done = program("run", artifact, "--model", tiny, "--contexts", "-", stdin=file)
+    assert (done.returncode, [r["id"] for r in records(done.stdout)]) == (
+        0,
+        [f"id {n}" for n in range(1, 24)],
+    )
+
+
+def test_texts_may_come_from_a_socket(program, artifact, tiny):
+    here, there = socket.socketpair()
+    with here, there:
+        here.sendall(lines(TEXTS[:2]).encode())
+        here.shutdown(socket.SHUT_WR)
+        done = program("run", artifact, "--model", tiny, "--contexts", "-", stdin=there)
+    assert (done.returncode, [r["id"] for r in records(done.stdout)]) == (0, ["id 0", "id 1"])
+
+
+def test_a_carriage_return_alone_is_a_blank(answer, tmp_path):
+    path = tmp_path / "texts.jsonl"
+    path.write_bytes(b'{"context":\r"a"}\r\n\r"b"\roops\n"c"\r')
+    done = answer("--contexts", path)
+    assert [(r["line"], "error" in r) for r in records(done.stdout)] == [(1, False), (2, True), (3, False)]
+    assert f"{path}:2:6: error[PCDC105]" in done.stderr
+
+
+@pytest.mark.parametrize("given", ["7", "-1", "1.5", "true", "null", '"\u00e9"', "9" * 400])
+def test_an_id_comes_back_as_it_was_given(answer, tmp_path, given):
+    path = tmp_path / "texts.jsonl"
+    path.write_text(f'{{"id": {given}, "context": "a"}}\n', encoding="utf-8")
+    (line,) = answer("--contexts", path).stdout.splitlines()
+    assert line.startswith(f'{{"line": 1, "id": {given}, ')
+
+
+@pytest.mark.parametrize("given", ["0.1000000000000000055511151231257827", "1E+2", "1.50", "-0", "1e400"])
+def test_an_id_that_would_come_back_otherwise_is_refused_in_its_place(answer, tmp_path, given):
+    path = tmp_path / "texts.jsonl"
+    path.write_text(f'{{"id": {given}, "context": "a"}}\n', encoding="utf-8")
+    done = answer("--contexts", path)
+    assert (done.exit_code, "error" in records(done.stdout)[0]) == (1, True)
+    assert f"{path}:1:8: error[PCDC" in done.stderr
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_path_that_is_no_unicode_leaves_the_output_json(answer, given, tmp_path, monkeypatch, kept):
+    out = tmp_path / "answers.jsonl"
+    (tmp_path / "cache").write_text("")
+    monkeypatch.setenv("PCDC_HEAD_CACHE", "1")
+    monkeypatch.setenv("PCDC_CACHE", os.fsdecode(bytes(tmp_path / "cache") + b"/\xff"))
+    monkeypatch.setattr("pcdc_runtime.headfile.SAVING_S", -1e9)
+    done = answer("--contexts", given, *(["--out", out] if kept else []))
+    assert (done.exit_code, done.stderr.splitlines()[-1]) == (0, "24 texts: 24 answered")
+    found = records((out.read_bytes() if kept else done.stdout_bytes).decode("utf-8"))
+    assert [r["id"] for r in found] == [f"id {n}" for n in range(24)]
+    assert any("\udcff" in warning for warning in found[0]["warnings"])
+
+
+def test_a_full_stderr_costs_no_answer(program, artifact, tiny, tmp_path):
+    path = tmp_path / "texts.jsonl"
+    path.write_text('"a"\noops\n"b"\n', encoding="utf-8")
+    with Path("/dev/full").open("w") as full:
+        done = program("run", artifact, "--model", tiny, "--contexts", path, stderr=full)
+    assert (done.returncode, [r["line"] for r in records(done.stdout)]) == (1, [1, 2, 3])
+
+
 @pytest.mark.parametrize("there", [0, 1, 2, 3, 4])
 def test_a_run_says_what_was_answered_and_what_was_there_already(answer, tmp_path, there):
     path, out = tmp_path / "texts.jsonl", tmp_path / "answers.jsonl"
@@ -253,6 +321,61 @@ def test_answers_of_another_run_are_refused_and_stay_as_they_are(answer, given, 
     done = answer("--contexts", given, "--out", out, *more.get(changed, []))
     assert (done.exit_code, "PCDC713" in done.stderr) == (2, True)
     assert out.read_bytes() == before
+
+
+WRONG = ["oops", '{"context": 7}', '{"context": 8}', '"\\ud800"', json.dumps("word " * 9000)]
+MENDED = '"mended"'
+
+
+@pytest.mark.parametrize("there", [3, 5, 7])
+@pytest.mark.parametrize(
+    "mended",
+    [
+        {1: MENDED},
+        {1: '""', 4: MENDED},
+        {1: '{"context": 8}'},
+        {0: MENDED, 1: MENDED, 2: MENDED, 3: MENDED, 4: MENDED},
+    ],
+)
+def test_a_line_that_had_an_error_may_be_mended_and_costs_no_answer(answer, tmp_path, there, mended):
+    path, out, whole = (tmp_path / name for name in ("texts.jsonl", "answers.jsonl", "whole.jsonl"))
+    given = ['"a"', *WRONG, '"b"']
+    path.write_text("".join(f"{line}\n" for line in given[:there]), encoding="utf-8")
+    answer("--contexts", path, "--out", out)
+    before = out.read_bytes().splitlines()
+    for index, line in mended.items():
+        given[index + 1] = line
+    path.write_text("".join(f"{line}\n" for line in given), encoding="utf-8")
+    done = answer("--contexts", path, "--out", out)
+    fresh = answer("--contexts", path, "--out", whole)
+    assert done.exit_code == fresh.exit_code
+    assert done.stderr.splitlines()[:-1] == fresh.stderr.splitlines()[:-1]
+    same(records(out.read_text("utf-8")), records(whole.read_text("utf-8")))
+    after = out.read_bytes().splitlines()
+    kept = [n for n in range(there) if n - 1 not in mended]
+    assert [after[n] for n in kept] == [before[n] for n in kept]
+    assert answer("--contexts", path, "--out", out).stderr.endswith("; all of them there already\n")
+    assert sorted(tmp_path.glob("*answers*")) == [out]
+
+
+def test_a_run_that_ends_before_mended_lines_are_answered_leaves_the_file_as_it_was(
+    answer, tmp_path, monkeypatch
+):
+    path, out = tmp_path / "texts.jsonl", tmp_path / "answers.jsonl"
+    path.write_text('"a"\noops\n"b"\n', encoding="utf-8")
+    answer("--contexts", path, "--out", out)
+    before = out.read_bytes()
+    path.write_text('"a"\n"mended"\n"b"\n', encoding="utf-8")
+
+    def ends(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pcdc_runtime.loaded.open_model", ends)
+        assert answer("--contexts", path, "--out", out).exit_code == 130
+    assert out.read_bytes() == before
+    assert answer("--contexts", path, "--out", out).exit_code == 0
+    assert [r["line"] for r in records(out.read_text("utf-8"))] == [1, 2, 3]
 
 
 @pytest.mark.parametrize("content", [b"something else\n", b'{"key": "x"}\n', b"PK"])

@@ -354,3 +354,10 @@ def test_what_is_wrong_is_told_in_the_order_of_the_lines(tmp_path):
     unread = json.dumps({"context": "a", "expected": {"urgent": True}, "mood": 1})
     places = [at for _, at, _ in found(tmp_path, f"oops\n{unread}\n\n[1]\n")]
     assert places == [1, 2, 3, 4]
+
+
+def test_a_carriage_return_alone_is_a_blank_of_json(tmp_path):
+    text = b"\r".join([b'{"context":', b'"a", "expected":', b'{"urgent": true}}'])
+    rows, diagnostics = read_rows(written(tmp_path, text + b"\r\n\r" + text + b"\r"), ARTIFACT)
+    assert ([row.line for row in rows], diagnostics) == ([1, 2], [])
+    assert found(tmp_path, text + b"\n\r\xff") == [("PCDC104", 2, 2)]

@@ -23,7 +23,7 @@ from pcdc_runtime.errors import (
 from pcdc_runtime.loaded import LoadedModel
 from pcdc_runtime.many import Group
 from pcdc_runtime.model import load_model
-from pcdc_runtime.rules import RULES
+from pcdc_runtime.rules import MAX_CONTEXT_BYTES, RULES
 from pcdc_runtime.tokenizer import assemble_prompt
 from pcdc_runtime.tree import CHUNK
 from seeded import WINDOW, write_folder
@@ -184,7 +184,12 @@ def test_fields_of_several_passes_are_answered_as_run_does(model):
 
 @pytest.mark.parametrize(
     ("bad", "error"),
-    [("\ud800", ContextNotTextError), (7, ContextNotTextError), ("x" * 400, ContextTooLongError)],
+    [
+        ("\ud800", ContextNotTextError),
+        (7, ContextNotTextError),
+        ("x" * 400, ContextTooLongError),
+        ("x" * (MAX_CONTEXT_BYTES + 1), ContextTooLongError),
+    ],
 )
 def test_a_text_that_is_refused_stands_as_its_error_and_leaves_its_neighbours_their_scores(bad, error):
     with Engine(ARTIFACT, loaded(TableModel(seeded_table(1), window=300))) as engine:
@@ -244,6 +249,29 @@ def test_what_is_done_is_told_after_each_group(engine):
 def test_a_wrong_call_is_refused_before_a_text_is_taken(engine, arguments, error):
     with pytest.raises(error):
         engine.run_many(iter(int, 1), **arguments)
+
+
+@pytest.mark.parametrize(
+    ("budget", "error"),
+    [(None, TypeError), ("x", TypeError), (float("nan"), TypeError), (True, TypeError), (-1, ValueError)],
+)
+def test_a_budget_that_is_no_number_of_bytes_is_refused_at_once(engine, budget, error):
+    with pytest.raises(error, match="kv_budget is"):
+        engine.run_many(iter(int, 1), kv_budget=budget)
+
+
+@pytest.mark.parametrize("number", [0, 1, 7, 40])
+def test_texts_that_were_taken_before_their_source_broke_are_answered(engine, number):
+    contexts, broken, many = texts(number, seed=6), OSError("the source broke"), []
+
+    def source():
+        yield from contexts
+        raise broken
+
+    with pytest.raises(OSError, match="the source broke") as raised:
+        many.extend(engine.run_many(source()))
+    assert raised.value is broken
+    assert [one.values for one in many] == [engine.run(text).values for text in contexts]
 
 
 def test_one_text_is_not_taken_for_its_characters(engine):
