@@ -6,10 +6,10 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 
 from pcdc_runtime.artifact import shortened
+from pcdc_runtime.wire import identity
 
 from .diagnostics import quoted
 from .keywords import nearest, suggestion
-from .labels import identity
 from .schema import Example, Field, label_of
 from .source import Array, Member, Node, Object, Report, Scalar, Unread, kind_of
 

@@ -6,25 +6,15 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pcdc_runtime.artifact import Value
+from pcdc_runtime.visible import BLANKS, MAX_NAME_CHARS, hidden
+from pcdc_runtime.visible import MAX_CHOICE_CHARS as MAX_CHOICE_CHARS
+from pcdc_runtime.wire import identity
 
 from .diagnostics import code_points, quoted
 from .schema import NULL_LABEL, Choice
 from .source import NOWHERE, Report, SchemaSource
 
-MAX_CHOICE_CHARS = 2000
-MAX_NAME_CHARS = 200
 MAX_TEXT_CHARS = 20_000
-
-# Format characters (Cf) that do show: Arabic and related number signs.
-_VISIBLE_FORMAT = frozenset(
-    map(chr, [*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0x110BD, 0x110CD])
-)
-# Invisible without being format characters: grapheme joiner, Hangul and Khmer fillers, empty Braille cell.
-_BLANK_LETTERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
-_UNSEEN = frozenset(("Co", "Zl", "Zp"))
-_JOINERS = frozenset("\u200c\u200d")
-_JOINED = frozenset(("Lo", "Mn", "Mc", "Me", "So", "Sk"))
 
 _LETTERS = str.maketrans(
     "аеорсухіјѕһԁԛԝѵӏАВЕКМНОРСТХУІЈЅӀΑΒΕΖΗΙΚΜΝΟΡΤΥΧανορυιɑɡı",
@@ -51,10 +41,10 @@ def check_name(name: str, at: int, report: Report) -> None:
         limit = f"at most {MAX_NAME_CHARS} characters"
         help = "put the question into the field's description"
         report.add("PCDC204", at, subject, f"has a name of {len(name)} characters", limit, help)
-    hidden = _hidden(name, allowed="")
-    if hidden:
+    unseen = hidden(name)
+    if unseen:
         limit = "names hold visible characters only"
-        report.add("PCDC204", at, subject, f"has {code_points(hidden)} in its name", limit, "remove it")
+        report.add("PCDC204", at, subject, f"has {code_points(unseen)} in its name", limit, "remove it")
 
 
 def check_names(names: Mapping[str, int], report: Report) -> None:
@@ -101,38 +91,17 @@ def _check_text(subject: str, declared: Declared, report: Report) -> None:
         limit = f"at most {MAX_CHOICE_CHARS} characters"
         help = "use a short label and put the rest into the choice's description"
         report.add("PCDC217", at, subject, f"has {len(label)} characters", limit, help)
-    hidden = _hidden(label, allowed="\t\n\r")
-    if hidden:
+    unseen = hidden(label, BLANKS)
+    if unseen:
         limit = "choices hold visible characters only"
         report.add(
-            "PCDC218", at, subject, f"has {code_points(hidden)}", limit, "remove it; nobody could see it"
+            "PCDC218", at, subject, f"has {code_points(unseen)}", limit, "remove it; nobody could see it"
         )
     value, spelling = declared.choice.value, declared.spelling
     if isinstance(value, int | float) and not isinstance(value, bool) and spelling != label:
         help = f'write it as text: "{spelling}"'
         limit = "a number keeps its value, not its spelling"
         report.add("PCDC222", at, subject, f"is the number {spelling}, which reads as {label}", limit, help)
-
-
-def _hidden(text: str, allowed: str) -> list[str]:
-    """Characters that show nothing or nothing agreed upon, each once; joiners in scripts that need them pass.
-
-    Control, format, private-use and blank-letter characters, line separators, noncharacters.
-    """
-    if text.isascii() and text.isprintable():
-        return []
-    found = dict[str, None]()
-    for i, char in enumerate(text):
-        category = unicodedata.category(char)
-        if char in _JOINERS and 0 < i < len(text) - 1:
-            neighbours = unicodedata.category(text[i - 1]), unicodedata.category(text[i + 1])
-            if _JOINED.issuperset(neighbours):
-                continue
-        hides = category in _UNSEEN or (category == "Cf" and char not in _VISIBLE_FORMAT)
-        hides = hides or ord(char) & 0xFFFE == 0xFFFE or "\ufdd0" <= char <= "\ufdef"
-        if hides or char in _BLANK_LETTERS or (category == "Cc" and char not in allowed):
-            found[char] = None
-    return list(found)
 
 
 def _check_equal(owner: str, choices: Mapping[int, Declared], report: Report) -> None:
@@ -172,12 +141,6 @@ def _check_equal(owner: str, choices: Mapping[int, Declared], report: Report) ->
             how = _difference(choices[first].choice.label, choice.label)
             fact = f"{shown(choice)} differs from choice {first} {how}"
             told.add("PCDC252", at, subject, fact, help="give choices texts that a reader cannot confuse")
-
-
-def identity(value: Value) -> object:
-    """Equal for JSON values that are equal: 1 and 1.0 are, 1 and true are not."""
-    kind = type(value)
-    return ("number" if kind in (int, float) else kind.__name__, value)
 
 
 def shown(choice: Choice) -> str:

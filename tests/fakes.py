@@ -306,7 +306,7 @@ class _Forest:
             candidates.append(Candidate(_label(value), value, "", ids, len(ids) == 1, (first, last)))
             first = last
         self.choices += len(choices)
-        kind = "boolean" if all(isinstance(value, bool) for value in choices) else "enum"
+        kind = "boolean" if {type(value) for value in choices if value is not None} == {bool} else "enum"
         return CompiledField(name, kind, "", anchor, suffix, tuple(candidates))
 
     def _finish(self, events: list[tuple[int, list[tuple[int, int]]]]) -> None:

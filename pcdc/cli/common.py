@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 import typer.core
 from pcdc_runtime.errors import ContextNotTextError, PcdcError
+from pcdc_runtime.rules import MAX_CONTEXT_BYTES as MAX_CONTEXT_BYTES
 
 from pcdc import __version__
 from pcdc.diagnostics import RULES, Diagnostic, SchemaError, from_error, json_text, render_text, visible
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 TERMINATED = 143
-MAX_CONTEXT_BYTES = 16 * 1024 * 1024
 
 
 class InputError(PcdcError):

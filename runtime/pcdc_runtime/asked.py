@@ -40,8 +40,8 @@ class Asked:
     def prompt(self, context: str) -> Ints:
         """The context's prompt ids.
 
-        Raises ContextNotTextError, TokenizerError, and ContextTooLongError where the model's window does not
-        take it with the deepest path.
+        Raises ContextNotTextError, TokenizerError, and ContextTooLongError where it is larger than any may
+        be or the model's window does not take it with the deepest path.
         """
         prompt = assemble_prompt(self.model.tokenizer, self.bound.artifact.prompt, context)
         check_window(self.model, len(prompt), max(plans[0].deepest for plans in self.passes))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from .payload import FIELD_KEYS, FORM_KEYS, NODE_KEYS
 from .rules import MAX_CHOICES, MIN_CHOICES
 from .storage import NotRegularError, read_regular
 from .structure import check_structure
+from .visible import BLANKS, MAX_CHOICE_CHARS, MAX_NAME_CHARS, hidden
 from .wire import (
     Malformed,
     as_array,
@@ -44,6 +46,7 @@ from .wire import (
     canonical_json,
     check,
     check_keys,
+    identity,
     pack,
     unpack,
 )
@@ -235,6 +238,7 @@ def _fields(rows: list[Any], nodes: Nodes, forms: Forms) -> tuple[CompiledField,
         suffix = as_natural(row["suffix"])
         labels = as_texts(row["labels"])
         check(MIN_CHOICES <= len(labels) <= MAX_CHOICES, "has a field with too few or too many choices")
+        _check_labels(labels)
         columns = labels, _values(row, labels), _descriptions(row, len(labels))
         fields.append(
             CompiledField(
@@ -247,8 +251,31 @@ def _fields(rows: list[Any], nodes: Nodes, forms: Forms) -> tuple[CompiledField,
             )
         )
         first += len(labels)
-    check(len({f.name for f in fields}) == len(fields), "has two fields of one name")
+    _check_names([f.name for f in fields])
     return tuple(fields)
+
+
+def _check_names(names: list[str]) -> None:
+    check(len({*names}) == len(names), "has two fields of one name")
+    check(all(map(str.strip, names)), "has a field whose name is blank")
+    check(max(map(len, names)) <= MAX_NAME_CHARS, "has a field whose name is too long")
+    joined = " ".join(names)
+    check(not hidden(joined), "has a field whose name holds characters that do not show")
+    check(joined.isascii() or _all_differ(names), "has field names that are canonically equal")
+
+
+def _check_labels(labels: list[str]) -> None:
+    check(len({*labels}) == len(labels), "has two choices with one label")
+    check(all(map(str.strip, labels)), "has a choice that is blank")
+    check(max(map(len, labels)) <= MAX_CHOICE_CHARS, "has a choice that is too long")
+    joined = " ".join(labels)
+    check(not hidden(joined, BLANKS), "has a choice with characters that do not show")
+    check(joined.isascii() or _all_differ(labels), "has choices that are canonically equal")
+
+
+def _all_differ(texts: list[str]) -> bool:
+    """Whether texts that differ do so for every tokenizer too."""
+    return len({unicodedata.normalize("NFC", text) for text in texts}) == len(texts)
 
 
 def _values(row: dict[str, Any], labels: list[str]) -> list[Value]:
@@ -260,6 +287,9 @@ def _values(row: dict[str, Any], labels: list[str]) -> list[Value]:
     for number, value in zip(_numbers(row["valued"], len(own), len(labels)), own, strict=True):
         check(value != labels[number], "has a value that is its label")
         values[number] = value
+    check(not own or len({*map(identity, values)}) == len(values), "has two choices with one value")
+    kinds = {*map(type, own), *([str] if len(own) < len(labels) else [])} - {type(None)}
+    check((row["type"] == "boolean") == (kinds == {bool}), "has a field whose values are not of its type")
     return values
 
 

@@ -109,7 +109,7 @@ class CalibrationError(PcdcError):
 
 
 class ContextTooLongError(PcdcError):
-    """Prompt and deepest path together exceed the model's window."""
+    """The context is larger than any may be, or prompt and deepest path exceed the model's window."""
 
     code = "PCDC701"
     title = "context longer than the model's window"

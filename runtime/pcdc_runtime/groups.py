@@ -15,6 +15,7 @@ from .errors import ContextNotTextError, ContextTooLongError, PcdcError, ScoreEr
 from .many import Answered, Group, run_group
 from .passes import run_passes
 from .result import Result
+from .tokenizer import check_size
 from .tree import CHUNK
 
 OF_ONE_CONTEXT = (ContextNotTextError, ContextTooLongError, ScoreError, TokenizerError)
@@ -30,7 +31,7 @@ class _End:
 
 @dataclass(frozen=True, eq=False)
 class _Gathered:
-    """Contexts in their order, each with why it has no prompt; the others' prompts; what they took."""
+    """Contexts in their order, each with why it has no prompt; the others' prompts; what these took."""
 
     items: tuple[tuple[str, PcdcError | None], ...]
     group: Group
@@ -92,7 +93,7 @@ def _gather(asked: Asked, context: Any, contexts: Iterator[str], kv_budget: int)
                 break
             group = joined
             items.append((context, None))
-        seconds += perf_counter() - started
+            seconds += perf_counter() - started
         context = next(contexts)
     return _Gathered(tuple(items), group, seconds), context
 
@@ -106,9 +107,10 @@ def check_budget(kv_budget: object) -> None:
 
 
 def check_text(context: object) -> None:
-    """Raises ContextNotTextError for what is no text."""
+    """Raises ContextNotTextError for what is no text, ContextTooLongError for what no tokenizer is given."""
     if not isinstance(context, str):
         raise ContextNotTextError("context", f"is {type(context).__name__}, not text", help="decode it first")
+    check_size(context)
 
 
 def _answer(asked: Asked, gathered: _Gathered) -> list[Result | PcdcError]:

@@ -17,7 +17,14 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from .artifact import Artifact, Ints, PromptCut
-from .errors import ContextNotTextError, FingerprintMismatchError, ModelNotFoundError, TokenizerError
+from .errors import (
+    ContextNotTextError,
+    ContextTooLongError,
+    FingerprintMismatchError,
+    ModelNotFoundError,
+    TokenizerError,
+)
+from .rules import MAX_CONTEXT_BYTES
 
 FINGERPRINTED = ("normalizer", "pre_tokenizer", "model", "added_tokens", "decoder")
 PROBE_TEXTS = (
@@ -108,6 +115,21 @@ def _check_text(subject: str, text: str) -> None:
         ) from None
 
 
+def check_size(context: str) -> None:
+    """Refuse a context that no tokenizer should be given. Raises ContextTooLongError."""
+    size = len(context)
+    # Up to four bytes a character: most texts need not be encoded to know.
+    if MAX_CONTEXT_BYTES // 4 < size <= MAX_CONTEXT_BYTES:
+        size = len(context.encode("utf-8", "surrogatepass"))
+    if size > MAX_CONTEXT_BYTES:
+        raise ContextTooLongError(
+            "context",
+            f"is more than {MAX_CONTEXT_BYTES // 1024**2} MiB of text",
+            f"a context has at most {MAX_CONTEXT_BYTES // 1024**2} MiB, whatever the model's window",
+            "give the part that answers the questions",
+        )
+
+
 def probe_encodings(tokenizer: Tokenizer) -> tuple[tuple[str, tuple[int, ...]], ...]:
     """A few texts with their ids, stored in an artifact and compared when it is loaded."""
     return tuple((text, tuple(encode_text(tokenizer, text))) for text in PROBE_TEXTS)
@@ -161,8 +183,9 @@ def _spellings(tokenizer: Tokenizer, text: str) -> list[str]:
 def encode_piece(tokenizer: Tokenizer, cut: PromptCut, context: str) -> list[int]:
     """Ids of `pre + context + post`, the one stretch of the prompt that a request changes.
 
-    Raises ContextNotTextError with the place in the context.
+    Raises ContextNotTextError with the place in the context, ContextTooLongError.
     """
+    check_size(context)
     _check_text("context", context)
     pre, post = fence_for(tokenizer, cut, context)
     return encode_text(tokenizer, pre + context + post)

@@ -20,6 +20,12 @@ canonical_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separator
 """The one spelling of values as JSON text. Raises ValueError where a number is not finite."""
 
 
+def identity(value: object) -> object:
+    """Equal for JSON scalars that are equal: 1 and 1.0 are, 1 and true are not."""
+    kind = type(value)
+    return ("number" if kind in (int, float) else kind.__name__, value)
+
+
 class Malformed(Exception):
     """A structural check failed; the text is the fact."""
 

@@ -16,6 +16,7 @@ from pcdc_runtime.codec import MAX_BYTES, dumps, loads, read
 from pcdc_runtime.errors import ArtifactError
 from pcdc_runtime.plan import make_plans
 from pcdc_runtime.rules import RULES
+from pcdc_runtime.visible import MAX_CHOICE_CHARS
 
 ARTIFACT = make_artifact(
     {
@@ -427,9 +428,91 @@ def test_a_column_names_each_choice_once_and_in_order(numbers, texts, fact):
 def test_what_a_column_need_not_say_is_refused_in_it():
     assert refused(columns(0, valued=ints(0), values='["low"]')) == "has a value that is its label"
     assert refused(columns(0, described=ints(0), descriptions=[""])) == "has a description that is empty"
-    # The same text at another choice's number is a value of its own.
-    assert loads(columns(0, valued=ints(1), values='["low"]')).fields[0].candidates[1].value == "low"
+    # Another text than its label is a value of its own.
+    assert loads(columns(0, valued=ints(1), values='["lowest"]')).fields[0].candidates[1].value == "lowest"
     assert refused(columns(1, valued=ints(0, 1), values='[true,"false"]')) == "has a value that is its label"
+
+
+ESCAPE, BACKWARDS, COMPOSED, DECOMPOSED = "\x1b", "\u202e", "\u00e9", "e\u0301"
+
+
+@pytest.mark.parametrize(
+    ("labels", "fact"),
+    [
+        (["low"] * 3, "has two choices with one label"),
+        (["low", "high", "low"], "has two choices with one label"),
+        (["", "a", "b"], "has a choice that is blank"),
+        (["a", " \t\n", "b"], "has a choice that is blank"),
+        (["a", "b", "\u2003"], "has a choice that is blank"),
+        (["a", "b" * (MAX_CHOICE_CHARS + 1), "c"], "has a choice that is too long"),
+        *(
+            (["a", f"b{char}b", "c"], "has a choice with characters that do not show")
+            for char in (ESCAPE, BACKWARDS, "\0", "\x7f", "\u200b", "\u2028", "\ue000", "\uffff", "\u3164")
+        ),
+        (["a\u200d", "\u200db", "c"], "has a choice with characters that do not show"),
+        ([COMPOSED, "b", DECOMPOSED], "has choices that are canonically equal"),
+    ],
+)
+def test_labels_that_the_compiler_refuses_are_refused(labels, fact):
+    assert refused(columns(0, labels=labels)) == fact
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["a\tb", "a\nb", "a b"],
+        [COMPOSED, "e", "\U0001f469\u200d\U0001f527"],
+        ["b" * MAX_CHOICE_CHARS, " b", "b"],
+    ],
+)
+def test_labels_that_the_compiler_takes_are_taken(labels):
+    assert [one.label for one in loads(columns(0, labels=labels)).fields[0].candidates] == labels
+
+
+@pytest.mark.parametrize(
+    ("numbers", "values"),
+    [
+        ((0, 1), "[1,1]"),
+        ((0, 1), "[1,1.0]"),
+        ((0, 1), "[0,-0.0]"),
+        ((0, 2), "[null,null]"),
+        ((0, 2), "[true,true]"),
+        ((1,), '["low"]'),
+        ((0, 1), '["x","x"]'),
+    ],
+)
+def test_two_choices_with_one_value_are_refused(numbers, values):
+    assert refused(columns(0, valued=ints(*numbers), values=values)) == "has two choices with one value"
+
+
+def test_values_are_equal_as_in_json():
+    back = loads(columns(0, valued=ints(0, 1, 2), values='[1,true,"1"]'))
+    assert [type(one.value) for one in back.fields[0].candidates] == [int, bool, str]
+
+
+@pytest.mark.parametrize("values", ["[1,0,null]", "[1,1,null]", '[true,"no",null]', "[true,0,null]"])
+def test_a_boolean_field_has_booleans_and_null_only(values):
+    assert FIELDS[1]["type"] == "boolean"
+    refused(columns(1, values=values))
+
+
+def test_the_type_of_a_field_is_that_of_its_values():
+    fact = "has a field whose values are not of its type"
+    assert refused(columns(0, type="boolean")) == fact
+    assert refused(columns(1, type="enum")) == fact
+    assert refused(columns(1, valued=ints(0), values="[true]")) == fact
+    assert refused(columns(1, values='[true,"yes",null]')) == fact
+
+
+@pytest.mark.parametrize("name", ["", "  ", "x" * 201, f"a{ESCAPE}", f"a{BACKWARDS}", "a\n"])
+def test_names_that_the_compiler_refuses_are_refused(name):
+    assert "name" in refused(columns(0, name=name))
+
+
+def test_names_that_are_canonically_equal_are_refused():
+    rows = payload()["schema"]["fields"]
+    rows[0]["name"], rows[1]["name"] = COMPOSED, DECOMPOSED
+    assert refused(changed("schema", "fields", value=rows)) == "has field names that are canonically equal"
 
 
 @pytest.mark.parametrize(
@@ -458,11 +541,58 @@ def test_a_suffix_beside_a_choices_path_is_refused():
     level = ARTIFACT.fields[0]
     ends = [int(ARTIFACT.forms.node[c.forms[0]]) for c in level.candidates]
     fact = "has a choice that is not below its field's suffix"
-    for beside in (ends[0], ends[2], ARTIFACT.fields[1].suffix):
+    for beside in (ends[0], ends[2]):
         assert refused(columns(0, suffix=beside)) == fact
-    for above in (level.anchor, 0):
-        moved = loads(columns(0, suffix=above)).fields[0].candidates
-        assert all(long.ids[-len(c.ids) :] == c.ids for long, c in zip(moved, level.candidates, strict=True))
+    assert refused(columns(0, suffix=ARTIFACT.fields[1].suffix)) == "has an anchor in another field"
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_an_anchor_or_suffix_is_nowhere_but_where_the_compiler_puts_it(steps):
+    """A moved anchor cuts edges that all choices share, a suffix moved up leaves out some of them."""
+    made = make_artifact({"f": spelled("abcd", "abce"), "g": spelled("x", "y")})
+    row = msgpack.unpackb(made.payload)["schema"]["fields"][0]
+
+    def moved(**tops):
+        whole = msgpack.unpackb(made.payload)
+        whole["schema"]["fields"][0].update(tops)
+        return refused(sealed(msgpack.packb(whole)))
+
+    def above(node):
+        for _ in range(steps):
+            node = max(0, int(made.nodes.parent[node]))
+        return node
+
+    shared = "has a form cut where choices still share their path"
+    assert moved(anchor=above(row["anchor"])) == shared
+    assert moved(suffix=above(row["suffix"])) == "has a suffix that is not all that its field's choices share"
+    assert moved(anchor=0, suffix=0) == "has a suffix that is not all that its field's choices share"
+    assert moved(anchor=row["suffix"], suffix=row["anchor"]) == "has a suffix that is not below its anchor"
+    assert moved(anchor=row["suffix"]) == "has a form cut outside its path"
+
+
+def test_a_cut_is_the_first_event_that_one_choice_has_alone():
+    made = make_artifact({"f": spelled("abc", "abde")})
+    assert made.forms.cut.tolist() == [3, 3]
+
+    def cut(*cuts):
+        whole = msgpack.unpackb(made.payload)
+        whole["forms"]["cut"] = ints(*cuts)
+        return refused(sealed(msgpack.packb(whole)))
+
+    shared, alone = "where choices still share their path", "below where its choice is alone"
+    assert [cut(*cuts) for cuts in ((2, 3), (1, 1), (4, 3), (3, 4), (3, 5))] == [
+        f"has a form cut {where}" for where in (shared, shared, alone, alone, alone)
+    ]
+
+
+def test_nodes_that_no_compiler_grows_are_refused():
+    nodes = payload()["nodes"]
+    last = {key: data[-4:] for key, data in nodes.items()}
+    whole = payload()
+    whole["nodes"] = {key: data + last[key] for key, data in nodes.items()}
+    assert refused(sealed(msgpack.packb(whole))) == "has two nodes of one token below one parent"
+    whole["nodes"]["token"] = nodes["token"] + ints(77)
+    assert refused(sealed(msgpack.packb(whole))) == "has a node that leads to no form"
 
 
 @pytest.mark.parametrize("size", [1, 63, 64, 65, 500])
