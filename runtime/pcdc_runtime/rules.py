@@ -8,7 +8,7 @@ MAX_CHOICES = 255
 NODE_BUDGET = 4096
 """Nodes that one tree pass runs at most, unless a single field needs more."""
 MAX_CONTEXT_BYTES = 16 * 1024 * 1024
-"""UTF-8 bytes of one context at most. A tokenizer takes two hundred times as much memory, and minutes."""
+"""UTF-8 bytes of one context at most. A tokenizer takes two hundred times as much memory."""
 RULES: tuple[str, ...] = ("joint", "identify", "trie")
 
 
