@@ -358,6 +358,18 @@ def test_a_line_that_had_an_error_may_be_mended_and_costs_no_answer(answer, tmp_
     assert sorted(tmp_path.glob("*answers*")) == [out]
 
 
+def test_a_mended_file_keeps_its_rights_and_stays_where_a_link_points(answer, tmp_path):
+    path, out, link = (tmp_path / name for name in ("texts.jsonl", "answers.jsonl", "link.jsonl"))
+    path.write_text("oops\n", encoding="utf-8")
+    link.symlink_to(out)
+    answer("--contexts", path, "--out", link)
+    out.chmod(0o640)
+    path.write_text(MENDED + "\n", encoding="utf-8")
+    assert answer("--contexts", path, "--out", link).exit_code == 0
+    assert (link.is_symlink(), out.stat().st_mode & 0o777) == (True, 0o640)
+    assert "error" not in records(out.read_text("utf-8"))[0]
+
+
 def test_a_run_that_ends_before_mended_lines_are_answered_leaves_the_file_as_it_was(
     answer, tmp_path, monkeypatch
 ):
