@@ -139,7 +139,7 @@ def test_a_boolean_is_native_in_the_json(follow, artifact):
 
 
 def test_a_slow_request_shows_where_its_time_and_its_tokens_go(built, follow, pcdc, monkeypatch):
-    see_run, see_machine = ROWS[SLOW].commands
+    see_run, see_floor, see_machine = ROWS[SLOW].commands
 
     def scale(count):
         words = [f"level {n}" for n in range(count)]
@@ -152,6 +152,7 @@ def test_a_slow_request_shows_where_its_time_and_its_tokens_go(built, follow, pc
     assert large["context_tokens"] > small["context_tokens"] + 400
     assert min(large["prefill_ms"], large["suffix_eval_ms"], small["suffix_eval_ms"]) > 0
     assert small["prefill_ms"] == 0
+    assert "x above the floor" in follow(see_floor, built(scale(3), "small"))
     monkeypatch.setattr(blas, "load_fast_blas", lambda: blas.Blas("reference", None))
     done = pcdc(*shlex.split(see_machine)[1:])
     assert done.exit_code == 1
