@@ -164,16 +164,20 @@ def _exponential_rate(mx: Any, dtype: Any, clock: Clock) -> float:
     out = np.empty_like(np.array(x))
     pieces = list(zip(*(np.split(a, ELEMENTS // PIECE) for a in (np.array(x), out)), strict=True))
 
-    def work(worker: int, step: int) -> None:
-        for numbers, place in pieces[worker::step]:
-            np.copyto(place, numbers)
-            exp(place)
+    def own(numbers: Any, place: Any) -> None:
+        np.copyto(place, numbers)
+        exp(place)
 
-    def together() -> list[None]:
-        return list(pool.map(work, range(workers), repeat(workers)))
+    def work(way: Callable[..., object], worker: int, step: int) -> None:
+        for numbers, place in pieces[worker::step]:
+            way(numbers, place)
+
+    def together(way: Callable[..., object]) -> list[None]:
+        return list(pool.map(partial(work, way), range(workers), repeat(workers)))
 
     with ThreadPoolExecutor(workers) as pool:
-        return ELEMENTS / min(best(job, len, clock) for job in (partial(work, 0, 1), together))
+        jobs = [job for way in (np.exp, own) for job in (partial(work, way, 0, 1), partial(together, way))]
+        return ELEMENTS / min(best(job, len, clock) for job in jobs)
 
 
 def _stream_rate(mx: Any, shape: ModelShape, dtype: Any, rows: int, clock: Clock) -> float:
