@@ -1,7 +1,6 @@
 """Head files: what they hold is what would be computed, and nothing in the cache can harm an answer."""
 
 import os
-import pickle
 import signal
 import subprocess
 import sys
@@ -215,7 +214,8 @@ def foreign(path):
 
 
 def pickled(path):
-    path.write_bytes(pickle.dumps([0] * 99).ljust(path.stat().st_size, b"."))
+    # Whoever unpickled this would end the process.
+    path.write_bytes(b"cos\n_exit\n(I1\ntR.".ljust(path.stat().st_size, b"."))
 
 
 def not_a_number(path):
