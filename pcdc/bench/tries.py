@@ -93,7 +93,7 @@ class Rows:
         from pcdc_runtime.fast_mlx import mx
 
         language: Any = self.loaded.language
-        return np.array(language.head(hidden[None])[0].astype(mx.float32))
+        return np.array(language.head(hidden).astype(mx.float32))
 
     def answered(
         self,
