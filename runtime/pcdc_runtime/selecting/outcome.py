@@ -1,0 +1,59 @@
+"""What a method finds, in entries and logarithms; nothing of labels, models or time."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+METHODS = ("exact", "trie", "disc")
+
+
+@dataclass(frozen=True)
+class Found:
+    """An entry and natural logs around P_L(entry), the model's own probability that it writes and closes it.
+
+    `low` is the sum over the forms that were closed; `high` adds what forms not yet closed can have.
+    """
+
+    entry: int
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """What drawing candidates showed, in `weights`: of each, in order, the product of its legal masses.
+
+    `attempts` counts candidates up to the accepted one, `accepted` says whether there was one; otherwise
+    `attempts` are all that were rejected, and the answer was drawn from `resampled` new ones by their
+    weights.
+    """
+
+    seed: int
+    attempts: int
+    accepted: bool
+    resampled: int
+    weights: tuple[float, ...]
+
+    @property
+    def p_bad(self) -> float:
+        """An estimate of 1 - P_L(S): the mean weight of constrained samples is P_L(S)."""
+        return 1 - math.fsum(self.weights) / len(self.weights)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Answers in their order, and what is known of everything else.
+
+    `certified` says that the answers are the true ones in the true order. `bound` is the log of the most that
+    any entry can have which is not among them (-inf where there is none). `mass` is P_L(S) between two
+    probabilities, None where a method does not know it. `missed` is the most probability of valid tokens that
+    a top-M never looked at, summed over the prefixes that were expanded and weighted with theirs.
+    """
+
+    found: tuple[Found, ...]
+    certified: bool
+    bound: float
+    mass: tuple[float, float] | None
+    missed: float = 0.0
+    sampling: Sampling | None = None
