@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-
 if TYPE_CHECKING:
     from pcdc_runtime.fast_mlx import mx
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from pcdc_runtime.artifact import Ints
 from pcdc_runtime.indexed.rows import Span
+
 from .beliefs import Read
 
 Floats = NDArray[np.float64]
