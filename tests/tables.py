@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
-
 from pcdc_runtime.artifact import EndSets
 from pcdc_runtime.indexed.rows import Rows
 from pcdc_runtime.selecting.beliefs import Read
@@ -122,7 +121,7 @@ def enumerate_trie(table: TableBeliefs, rows: Rows) -> dict[int, float]:
 
     Nothing is drawn below a prefix whose valid continuations all have probability 0.
     """
-    drawn: dict[int, float] = {entry: 0.0 for entry in range(rows.entries)}
+    drawn: dict[int, float] = dict.fromkeys(range(rows.entries), 0.0)
 
     def go_down(forms: list[tuple[int, Path, Path]], depth: int, weight: float) -> None:
         after = table.after(forms[0][1][:depth])
