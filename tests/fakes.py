@@ -150,6 +150,9 @@ class TableSequence:
         self.model.appended.append(len(tokens))
         return mx.arange(first, self.length)
 
+    def reserve(self, slots: int) -> None:
+        """Lists need no room."""
+
     def truncate(self, length: int) -> None:
         assert 0 <= length <= self.length
         del self.slots[length:]

@@ -125,7 +125,7 @@ def _tapped(model: MlxModel, ledger: Ledger) -> Iterator[None]:
     places: list[tuple[str, object, str]] = [
         (COPIES, mlx_model.LayerKV, "update_and_fetch"),
         (HEAD, mlx_model.MlxSequence, "logits"),
-        (LSE, score, "_logsumexp"),
+        (LSE, score, "row_logsumexp"),
     ]
     for ending, kind in (("Linear", WEIGHTS), ("Norm", NORMS), ("Rope", NORMS)):
         places += [(kind, layer, "__call__") for layer in layers if layer.__name__.endswith(ending)]

@@ -93,7 +93,7 @@ class MlxSequence:
         if parents is not None and len(parents) != len(tokens):
             raise ValueError("tokens and parents differ in number")
         slots = self._slots.chained(len(tokens)) if parents is None else self._slots.branched(parents)
-        self._reserve(len(slots))
+        self.reserve(len(slots))
         ids = np.asarray(tokens, dtype=np.int32)
         hidden: list[mx.array] = []
         for start, stop in chunks(self.length, len(slots), self._model.chunk):
@@ -131,7 +131,7 @@ class MlxSequence:
         is empty. Raises ValueError for another number of layers.
         """
         self.truncate(0)
-        self._reserve(length)
+        self.reserve(length)
         for layer, (keys, values) in zip(self._layers, layers, strict=True):
             layer.write(0, keys, values)
             mx.eval(*layer.state)
@@ -144,7 +144,8 @@ class MlxSequence:
         """
         return self._model.head(hidden[mx.array(list(rows), dtype=mx.int32)], ids)
 
-    def _reserve(self, slots: int) -> None:
+    def reserve(self, slots: int) -> None:
+        """Make room for that many slots, and some more."""
         if slots <= self.capacity:
             return
         self.capacity = -(-(slots + slots // 4) // SLACK) * SLACK

@@ -108,6 +108,10 @@ class KVSequence(Protocol):
         """
         ...
 
+    def reserve(self, slots: int) -> None:
+        """Make room for that many slots, so that filling them copies nothing."""
+        ...
+
     def truncate(self, length: int) -> None:
         """Forget all slots from `length` on; nothing moves."""
         ...

@@ -120,7 +120,7 @@ def read(sequence: KVSequence, hidden: Any, plan: Plan) -> Reads:
         return Reads(np.empty(0), np.empty(0) if plan.reads_vocabulary else None)
     # A shape is known before anything is computed.
     width = sequence.logits(hidden, plan.row[:1].tolist()).shape[1]
-    step = max(1, (CHUNK_BYTES_X86 if in_numpy() else CHUNK_BYTES) // (4 * width))
+    step = rows_at_once(width)
     wanted = plan.wanted
     pick = np.empty(len(plan.pick_row))
     vocabulary = np.empty(len(plan.row)) if plan.reads_vocabulary else None
@@ -130,7 +130,7 @@ def read(sequence: KVSequence, hidden: Any, plan: Plan) -> Reads:
         logits = sequence.logits(hidden, plan.row[start:stop].tolist(), wanted)
         parts: list[tuple[Floats, slice, mx.array]] = []
         if vocabulary is not None:
-            vocabulary[start:stop] = _logsumexp(logits)
+            vocabulary[start:stop] = row_logsumexp(logits)
         here = _within(plan, 0, edges, start, stop)
         rows = mx.array(plan.pick_row[here] - start)
         parts.append((pick, here, logits[rows, _columns(wanted, plan.edge_token[here])]))
@@ -146,6 +146,11 @@ def read(sequence: KVSequence, hidden: Any, plan: Plan) -> Reads:
     return Reads(pick, vocabulary)
 
 
+def rows_at_once(width: int) -> int:
+    """How many rows of logits may be alive at once."""
+    return max(1, (CHUNK_BYTES_X86 if in_numpy() else CHUNK_BYTES) // (4 * width))
+
+
 def _columns(wanted: Ints | None, ids: Ints) -> mx.array:
     """Where the ids are in rows that hold only those wanted."""
     return mx.array(ids if wanted is None else np.searchsorted(wanted, ids))
@@ -157,7 +162,7 @@ def _within(plan: Plan, first: int, last: int, start: int, stop: int) -> slice:
     return slice(first + int(low), first + int(high))
 
 
-def _logsumexp(logits: mx.array) -> Floats:
+def row_logsumexp(logits: mx.array) -> Floats:
     """Log-sum-exp of each row, by blocks: one float32 sum over 150,000 entries is off by 1e-4 nats."""
     if in_numpy(logits):
         return logsumexp(logits)
