@@ -101,6 +101,21 @@ class LogitsWidthError(ArtifactError):
     title = "artifact uses a token the model does not have"
 
 
+class IndexFileError(ArtifactError):
+    """The bytes are not an index this version can trust."""
+
+    code = "PCDC617"
+    title = "index damaged or not readable"
+
+
+class IndexSizeError(PcdcError):
+    """A catalog has more tokens or more bytes of text than an index can count."""
+
+    code = "PCDC618"
+    title = "catalog too large for one index"
+    in_content = True
+
+
 class CalibrationError(PcdcError):
     """The bytes are not a calibration this version can trust."""
 
