@@ -190,6 +190,27 @@ class PruningError(PcdcError, ValueError):
     title = "pruning not possible"
 
 
+class UnknownMethodError(PcdcError, ValueError):
+    """A selection was asked for by a method that does not exist."""
+
+    code = "PCDC714"
+    title = "unknown method of selection"
+
+
+class SelectionError(PcdcError, ValueError):
+    """A number that a selection was asked with is none, or out of its range."""
+
+    code = "PCDC715"
+    title = "selection out of range"
+
+
+class SelectionMismatchError(PcdcError, ValueError):
+    """Arguments of a selection do not go together."""
+
+    code = "PCDC716"
+    title = "selection's arguments do not go together"
+
+
 def did_you_mean(given: Iterable[str], known: Iterable[str]) -> str:
     """The help that names the known names nearest to those given, "" where none is near."""
     by_spelling = {name.casefold(): name for name in known}
