@@ -11,10 +11,11 @@ import re
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, quote_plus, unquote
 
 from pcdc_runtime.rules import MAX_CHOICES
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 TIMEOUT = 10
 ROWS = MAX_CHOICES + 1
 
+T = TypeVar("T")
+Keep = Callable[[tuple[str, ...], Iterator[tuple[Any, ...]]], T]
+
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 # Where a port stands. Elsewhere a variable is put in after the URL is taken apart, and needs no escapes.
 _PORT = re.compile(r"(?<=:)\$\{([A-Za-z_][A-Za-z0-9_]*)\}(?=[/?]|$)")
@@ -40,6 +44,7 @@ _CONNECT_SECONDS = {
     "pymysql": "connect_timeout",
 }
 _MESSAGE = 300
+_BUFFER = 2048
 # How SQLite, PostgreSQL and MySQL name a column that is not there.
 _MISSING = re.compile(r"(?:no such column:|\bcolumn) [\"'`]?(?:\w+\.)?(\w+)", re.IGNORECASE)
 _COLUMNS = 12
@@ -96,9 +101,22 @@ def shown(url: str) -> str:
 
 
 def ask(url: str, query: str, folder: Path) -> Answer:
-    """The rows of a query, in the order in which they are returned. Raises Unreadable.
+    """The first rows of a query, in the order in which they are returned. Raises Unreadable.
 
     `${NAME}` in the URL is the environment's; the path of an SQLite file is relative to `folder`.
+    """
+    return stream(url, query, folder, _first, TIMEOUT)
+
+
+def _first(columns: tuple[str, ...], rows: Iterator[tuple[Any, ...]]) -> Answer:
+    kept = tuple(islice(rows, ROWS))
+    return Answer(columns, kept, len(kept) + sum(1 for _ in rows))
+
+
+def stream(url: str, query: str, folder: Path, keep: Keep[T], seconds: float) -> T:
+    """What `keep` makes of a query's columns and rows, which go by one by one. Raises Unreadable as `ask`.
+
+    `keep` runs in a thread of its own; where `seconds` are over it is left behind, and its work is lost.
     """
     try:
         import sqlalchemy.exc
@@ -106,9 +124,9 @@ def ask(url: str, query: str, folder: Path) -> Answer:
         fact, help = "needs SQLAlchemy, which is not installed", "pip install 'pcdc[sql]'"
         raise Unreadable("PCDC404", fact, "", help) from None
     target, secrets = _target(url, folder)
-    deadline, connected, columns = time.monotonic() + TIMEOUT, threading.Event(), list[str]()
+    deadline, connected, columns = time.monotonic() + seconds, threading.Event(), list[str]()
     try:
-        return _within(TIMEOUT, lambda: _fetch(target, query, deadline, connected, columns))
+        return _within(seconds, lambda: _fetch(target, query, deadline, connected, columns, keep))
     except Unreadable:
         raise
     except sqlalchemy.exc.NoSuchModuleError:
@@ -220,14 +238,14 @@ def _redacted(text: str, secrets: frozenset[str]) -> str:
     return text
 
 
-def _within(seconds: float, work: Callable[[], Answer]) -> Answer:
+def _within(seconds: float, work: Callable[[], T]) -> T:
     """What `work` gives, from a thread that is left behind where it takes too long: no driver can be trusted
     to come back from a network that swallows packets."""
-    done: list[Answer | Exception] = []
+    done: list[tuple[T] | Exception] = []
 
     def run() -> None:
         try:
-            done.append(work())
+            done.append((work(),))
         except Exception as error:
             done.append(error)
 
@@ -242,12 +260,12 @@ def _within(seconds: float, work: Callable[[], Answer]) -> Answer:
         )
     if isinstance(outcome, Exception):
         raise outcome
-    return outcome
+    return outcome[0]
 
 
 def _fetch(
-    target: URL, query: str, deadline: float, connected: threading.Event, columns: list[str]
-) -> Answer:
+    target: URL, query: str, deadline: float, connected: threading.Event, columns: list[str], keep: Keep[T]
+) -> T:
     from sqlalchemy import create_engine
     from sqlalchemy.exc import DBAPIError
     from sqlalchemy.pool import NullPool
@@ -259,7 +277,7 @@ def _fetch(
         connected.set()
         _refuse_writes(connection, deadline)
         # Without parameters a driver leaves `%` and `:` in the query alone.
-        options = {"no_parameters": True, "stream_results": True, "max_row_buffer": ROWS}
+        options = {"no_parameters": True, "stream_results": True, "max_row_buffer": _BUFFER}
         try:
             result = connection.exec_driver_sql(query, execution_options=options)
         except DBAPIError as error:
@@ -270,9 +288,7 @@ def _fetch(
         if not result.returns_rows:
             fact, help = "cannot be read (the query gives no rows)", "write a `select`"
             raise Unreadable("PCDC110", fact, "", help, keyword="query")
-        rows = [tuple(row) for row in result.fetchmany(ROWS)]
-        rest = sum(len(part) for part in result.partitions(ROWS)) if len(rows) == ROWS else 0
-        return Answer(tuple(result.keys()), tuple(rows), len(rows) + rest)
+        return keep(tuple(result.keys()), (tuple(row) for part in result.partitions(_BUFFER) for row in part))
 
 
 def _near_columns(connection: Connection, query: str, missing: str) -> list[str]:
@@ -301,7 +317,8 @@ def _refuse_writes(connection: Connection, deadline: float) -> None:
     kind = connection.dialect.name
     if kind == "postgresql":
         connection.execution_options(postgresql_readonly=True)
-        connection.exec_driver_sql(f"set local statement_timeout = {TIMEOUT * 1000}")
+        left = max(1, int((deadline - time.monotonic()) * 1000))
+        connection.exec_driver_sql(f"set local statement_timeout = {left}")
     elif kind == "sqlite":
         raw: Any = connection.connection.driver_connection
         raw.set_progress_handler(lambda: time.monotonic() > deadline, 10_000)
