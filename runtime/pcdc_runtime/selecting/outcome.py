@@ -37,8 +37,13 @@ class Sampling:
 
     @property
     def p_bad(self) -> float:
-        """An estimate of 1 - P_L(S): the mean weight of constrained samples is P_L(S)."""
-        return 1 - math.fsum(self.weights) / len(self.weights)
+        """An unbiased estimate of 1 - P_L(S): the mean weight of constrained samples is P_L(S).
+
+        Those drawn after a rejection of all are left out: that they were drawn says that the others weighed
+        little.
+        """
+        first = self.weights[: len(self.weights) - self.resampled]
+        return 1 - math.fsum(first) / len(first)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""The benchmark of indexes: catalogs of up to a million entries, methods against one another."""
