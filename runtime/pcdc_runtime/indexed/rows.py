@@ -15,6 +15,8 @@ import numpy as np
 
 from pcdc_runtime.artifact import EndSets, Ints
 
+from .parted import Parted, part
+
 WIDE = 4096
 """From how many rows on the children of a span are worth keeping."""
 
@@ -61,6 +63,11 @@ class Rows:
     def whole(self) -> Span:
         """All rows: the span of the empty prefix."""
         return Span(0, len(self), 0)
+
+    @cached_property
+    def parted(self) -> Parted:
+        """The entries of several forms."""
+        return part(self.token, self.offset, self.entry)
 
     @cached_property
     def _kept(self) -> dict[Span, Children]:
