@@ -16,10 +16,10 @@ from .errors import (
     ArtifactError,
     ContextNotTextError,
     EngineClosedError,
-    ExtraMissingError,
     PcdcError,
     UnknownFieldError,
     UnknownScoringError,
+    mlx_missing,
 )
 from .reload import ArtifactFile, Pair, Source
 from .result import Result
@@ -28,8 +28,8 @@ from .rules import NODE_BUDGET, RULES
 try:
     from .asked import Asked
     from .groups import check_budget, check_text, in_groups
-    from .headfile import HeadFiles, head_files
-    from .loaded import LoadedModel, open_model
+    from .headfile import HeadFiles, compute_head, head_files, restore_head
+    from .loaded import LoadedModel, model_for
     from .many import KV_BUDGET
     from .passes import run_passes
     from .pruning import check_bound, run_pruned
@@ -37,12 +37,7 @@ try:
 except ImportError as error:
     if not (error.name or "").startswith("mlx"):
         raise
-    raise ExtraMissingError(
-        "mlx",
-        f"cannot be imported ({error})",
-        "running a model needs MLX, on macOS or Linux",
-        "install `pcdc` (or `pcdc-runtime`) again on this machine, it brings `mlx` and `mlx-lm`",
-    ) from error
+    raise mlx_missing(error) from error
 
 
 class Engine:
@@ -76,7 +71,7 @@ class Engine:
             self._source = Source(Pair(artifact, calibration), model, node_budget, file)
             self._heads = heads
             if prefill:
-                model.call(self._prefill_head)
+                model.call(partial(compute_head, model, artifact.digest, artifact.prompt.head, heads))
         except BaseException:
             model.close()
             raise
@@ -247,25 +242,6 @@ class Engine:
                 )
         return names
 
-    def _prefill_head(self) -> None:
-        head = self.artifact.prompt.head
-        with self.model.prefixes.lease(self.artifact.digest, len(head)) as prefix:
-            if self._heads is not None:
-                self._heads.restore(self.model, prefix, head)
-            started = perf_counter()
-            held = prefix.advance(head)
-            if self._heads is not None and not held:
-                self._heads.keep(self.model, prefix, head, perf_counter() - started)
-
-    def _restore_head(self, artifact: Artifact) -> tuple[str, ...]:
-        """On the owner thread: take a head that is missing from its file; gives warnings of the result."""
-        if self._heads is None:
-            return ()
-        head = artifact.prompt.head
-        with self.model.prefixes.lease(artifact.digest, len(head)) as prefix:
-            self._heads.restore(self.model, prefix, head)
-        return self._heads.told()
-
     def _answer(
         self,
         context: str,
@@ -320,9 +296,11 @@ class Engine:
         """On the owner thread: what is asked of what is current; no rule is the artifact's."""
         bound, refused = self._source.current()
         chosen = bound.chosen(fields)
-        passes = bound.plans(rules or (bound.artifact.scoring,), frozenset(chosen), legal_mass)
+        artifact = bound.artifact
+        passes = bound.plans(rules or (artifact.scoring,), frozenset(chosen), legal_mass)
         calibrated = calibrated and temperature is None
-        warnings = (*refused, *self._restore_head(bound.artifact))
+        restored = restore_head(self.model, artifact.digest, artifact.prompt.head, self._heads)
+        warnings = (*refused, *restored)
         return Asked(self.model, bound, warnings, chosen, passes, temperature, calibrated, prune)
 
 
@@ -384,7 +362,7 @@ def load(
     pair = file.read()
     return Engine(
         pair.artifact,
-        _model_for(pair.artifact, model),
+        model_for(pair.artifact.model, model),
         calibration=pair.calibration,
         file=file if reload else None,
         heads=head_files(head_cache),
@@ -401,19 +379,11 @@ def _follow(
     file = ArtifactFile(path, pair.artifact.name, calibration=calibration)
     return Engine(
         pair.artifact,
-        _model_for(pair.artifact, model),
+        model_for(pair.artifact.model, model),
         file=file,
         heads=head_files(head_cache),
         prefill=False,
     )
-
-
-def _model_for(artifact: Artifact, model: str | Path | LoadedModel | None) -> LoadedModel:
-    if isinstance(model, LoadedModel):
-        return model.share()
-    if model is None:
-        return open_model(artifact.model, folders=False)
-    return open_model(model)
 
 
 def _known_rules() -> str:

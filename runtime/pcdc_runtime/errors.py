@@ -211,6 +211,16 @@ class SelectionMismatchError(PcdcError, ValueError):
     title = "selection's arguments do not go together"
 
 
+def mlx_missing(error: ImportError) -> ExtraMissingError:
+    """What to say where MLX cannot be imported."""
+    return ExtraMissingError(
+        "mlx",
+        f"cannot be imported ({error})",
+        "running a model needs MLX, on macOS or Linux",
+        "install `pcdc` (or `pcdc-runtime`) again on this machine, it brings `mlx` and `mlx-lm`",
+    )
+
+
 def did_you_mean(given: Iterable[str], known: Iterable[str]) -> str:
     """The help that names the known names nearest to those given, "" where none is near."""
     by_spelling = {name.casefold(): name for name in known}

@@ -22,6 +22,7 @@ from functools import cache
 from importlib import metadata
 from io import FileIO
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
@@ -154,6 +155,26 @@ class HeadFiles:
                 return
             Path(old).unlink(missing_ok=True)
             total -= taken
+
+
+def compute_head(model: LoadedModel, digest: str, head: Ints, heads: HeadFiles | None) -> None:
+    """On the owner thread: let the prefix of `digest` hold the head, from its file where there is one."""
+    with model.prefixes.lease(digest, len(head)) as prefix:
+        if heads is not None:
+            heads.restore(model, prefix, head)
+        started = perf_counter()
+        held = prefix.advance(head)
+        if heads is not None and not held:
+            heads.keep(model, prefix, head, perf_counter() - started)
+
+
+def restore_head(model: LoadedModel, digest: str, head: Ints, heads: HeadFiles | None) -> tuple[str, ...]:
+    """On the owner thread: take a head that is missing from its file; gives warnings of the result."""
+    if heads is None:
+        return ()
+    with model.prefixes.lease(digest, len(head)) as prefix:
+        heads.restore(model, prefix, head)
+    return heads.told()
 
 
 class _DamagedError(Exception):

@@ -233,6 +233,15 @@ def open_model(name: str | os.PathLike[str], *, folders: bool = True) -> LoadedM
         return loaded
 
 
+def model_for(named: str, model: str | Path | LoadedModel | None) -> LoadedModel:
+    """One use of the model that was given, or of the one that a file names; raises as `open_model`."""
+    if isinstance(model, LoadedModel):
+        return model.share()
+    if model is None:
+        return open_model(named, folders=False)
+    return open_model(model)
+
+
 def _open_folder(folder: Path, name: str) -> tuple[LanguageModel, Tokenizer]:
     from .model import load_model
 

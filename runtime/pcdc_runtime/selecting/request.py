@@ -86,7 +86,7 @@ def requested(
 def _number(name: str, given: object, least: int, most: int) -> int | None:
     if given is None:
         return None
-    if isinstance(given, bool) or not isinstance(given, Integral) or not least <= given <= most:
+    if isinstance(given, bool) or not isinstance(given, Integral) or not least <= int(given) <= most:
         raise SelectionError(name, f"is {given!r:.40}", f"it must be a whole number from {least} to {most:,}")
     return int(given)
 
