@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .diagnostics import Diagnostic, finding
+from .diagnostics import Diagnostic, Location, finding
 from .prompt import Prompt, Target, UnstableBoundaryError, render_prompt
 from .schema import Choice, Field, Schema
 from .vocabulary import Remainder, shared_beginning
@@ -22,6 +22,20 @@ QUOTED_CONTINUATIONS = ("", "}", ",", "\n")
 BARE_CONTINUATIONS = ("}", ",", "\n", " ")
 _TO_QUOTE = re.compile(rb'(?:[^"\\]|\\.)*"', re.DOTALL)
 ANCHOR_PROBES = ('"a', '"1', '" ', "true", "null", "1", "-1")
+
+# Why a choice cannot be scored exactly: code, fact, limit and help.
+NOT_BACK = (
+    "PCDC302",
+    "does not come back from the tokenizer as the bytes that went in",
+    "every character must survive tokenization",
+    "use a tokenizer with byte fallback, or spell the choice in other characters",
+)
+QUOTE_LOST = (
+    "PCDC305",
+    "does not keep its closing quote when the tokenizer normalises it",
+    "the first unescaped quote must be the closing one",
+    "spell the choice without compatibility characters",
+)
 
 
 class SurfaceForm(NamedTuple):
@@ -91,17 +105,22 @@ def _control_spellings(schema: Schema, spellings: Sequence[str]) -> list[Diagnos
         for c in f.choices
     ]
     return [
-        finding(
-            "PCDC303",
-            location,
-            subject,
-            f"spells the control token {found!r}",
-            "no model writes a control token as text",
-            "rename it; in descriptions and contexts such text is harmless",
-        )
+        control_spelled(location, subject, found)
         for location, subject, text in named
         if (found := next((s for s in spellings if s in text), None)) is not None
     ]
+
+
+def control_spelled(location: Location | None, subject: str, spelling: str) -> Diagnostic:
+    """What is said of a name or a choice that spells a control token."""
+    return finding(
+        "PCDC303",
+        location,
+        subject,
+        f"spells the control token {spelling!r}",
+        "no model writes a control token as text",
+        "rename it; in descriptions and contexts such text is harmless",
+    )
 
 
 class _Inexact(Exception):
@@ -115,13 +134,13 @@ class _Line:
         self.prompt = prompt
         self.vocabulary = target.vocabulary
         self.field = field
-        self.opening = f"{{{json.dumps(field.name, ensure_ascii=False)}: "
+        self.opening = line_opening(field.name)
         self.opened = len(self._plain(""))
         self.skipped = prompt.skipped
         self.literals = [choice.literals for choice in field.choices]
         literals = dict.fromkeys(literal for own in self.literals for literal in own)
-        answers = [answer for literal in literals for answer in _answers(literal)]
-        self.probes, self.encoded = self._encoded(ANCHOR_PROBES), self._encoded(answers)
+        spelled = [answer for literal in literals for answer in answers(literal)]
+        self.probes, self.encoded = self._encoded(ANCHOR_PROBES), self._encoded(spelled)
 
     def tokenize(self) -> tuple[TokenizedField | None, list[Diagnostic]]:
         problems: list[Diagnostic] = []
@@ -142,26 +161,21 @@ class _Line:
         anchor = shared_beginning([*map(tuple, self.probes.values()), *paths])
         return TokenizedField(self.field, len(anchor), tuple(forms)), []
 
-    def _encoded(self, answers: Sequence[str]) -> dict[str, list[int]]:
-        lines = [self.opening + answer for answer in answers]
-        return dict(zip(answers, self.prompt.encode_lines(lines), strict=True))
+    def _encoded(self, endings: Sequence[str]) -> dict[str, list[int]]:
+        lines = [self.opening + ending for ending in endings]
+        return dict(zip(endings, self.prompt.encode_lines(lines), strict=True))
 
     def _forms(self, literal: str) -> Iterable[SurfaceForm]:
         return self._quoted(literal) if literal.startswith('"') else self._bare(literal)
 
     def _quoted(self, literal: str) -> Iterable[SurfaceForm]:
-        *lines, body = _answers(literal)
+        *lines, body = answers(literal)
         end = len(self._plain(body))
         for line in lines:
             path, spelled, whole = self._spelled(line)
-            quote = _closing_quote(whole, self.opened)
+            quote = closing_quote(whole, self.opened)
             if quote != end:
-                raise _Inexact(
-                    "PCDC305",
-                    "does not keep its closing quote when the tokenizer normalises it",
-                    "the first unescaped quote must be the closing one",
-                    "spell the choice without compatibility characters",
-                )
+                raise _Inexact(*QUOTE_LOST)
             count, start = _covering(spelled, len(whole), quote)
             yield self._form(path, count, Remainder(whole[start : quote + 1]))
         path, spelled, whole = self._spelled(body)
@@ -169,7 +183,7 @@ class _Line:
             yield self._form(path, len(spelled), Remainder(b'"'))
 
     def _bare(self, literal: str) -> Iterable[SurfaceForm]:
-        clean, *lines = _answers(literal)
+        clean, *lines = answers(literal)
         path, spelled, whole = self._spelled(clean)
         stop = len(whole)
         yield self._form(path, len(spelled), Remainder(b"", bare=True))
@@ -191,12 +205,7 @@ class _Line:
         spelled = self.vocabulary.bytes_of(self.skipped + ids)
         whole = b"".join(spelled)
         if whole != self._plain(answer):
-            raise _Inexact(
-                "PCDC302",
-                "does not come back from the tokenizer as the bytes that went in",
-                "every character must survive tokenization",
-                "use a tokenizer with byte fallback, or spell the choice in other characters",
-            )
+            raise _Inexact(*NOT_BACK)
         return ids, spelled, whole
 
     def _same_tokens(self, forms: Sequence[tuple[SurfaceForm, ...]]) -> list[Diagnostic]:
@@ -217,14 +226,19 @@ class _Line:
         return list(problems.values())
 
 
-def _answers(literal: str) -> list[str]:
+def line_opening(name: str) -> str:
+    """What every answer line of a field begins with."""
+    return f"{{{json.dumps(name, ensure_ascii=False)}: "
+
+
+def answers(literal: str) -> list[str]:
     """How a line goes on after its opening: with and without what may follow the value."""
     if literal.startswith('"'):
         return [*(literal + after for after in QUOTED_CONTINUATIONS), literal[:-1]]
     return [literal, *(literal + after for after in BARE_CONTINUATIONS)]
 
 
-def _closing_quote(whole: bytes, opening: int) -> int:
+def closing_quote(whole: bytes, opening: int) -> int:
     """Index of the first unescaped quote after the one at `opening`, or -1."""
     found = _TO_QUOTE.match(whole, opening + 1)
     return found.end() - 1 if found else -1

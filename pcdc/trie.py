@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -149,8 +149,14 @@ def _grow_field(
 def _end_sets(remainders: Sequence[Remainder], vocabulary: Vocabulary) -> tuple[list[int], EndSets]:
     """END sets of all forms, each stored once and in order of content, and each form's set."""
     ids = {remainder: tuple(vocabulary.end_set(remainder).tolist()) for remainder in set(remainders)}
-    stored = sorted(set(ids.values()))
+    number, ends = stored_sets(ids.values())
+    return [number[ids[r]] for r in remainders], ends
+
+
+def stored_sets(contents: Iterable[tuple[int, ...]]) -> tuple[dict[tuple[int, ...], int], EndSets]:
+    """END sets as they are stored: each once and in order of content; and the number of each."""
+    stored = sorted(set(contents))
     number = {content: index for index, content in enumerate(stored)}
     offset = np.cumsum([0, *map(len, stored)])
     flat = [i for content in stored for i in content]
-    return [number[ids[r]] for r in remainders], EndSets(_ints(offset.tolist()), _ints(flat))
+    return number, EndSets(_ints(offset.tolist()), _ints(flat))

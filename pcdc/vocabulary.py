@@ -50,6 +50,10 @@ class Vocabulary:
         # The bare literals that every schema has look at the whole vocabulary.
         self._end_set = lru_cache(maxsize=END_SETS_KEPT)(self._found_end_set)
 
+    def __len__(self) -> int:
+        """One more than the largest id; not every smaller number is one."""
+        return len(self._bytes)
+
     def bytes_of(self, ids: list[int]) -> list[bytes]:
         """Bytes of each token; never `decode`, which answers for a sequence and not for a token."""
         return [self._bytes[i] for i in ids]
