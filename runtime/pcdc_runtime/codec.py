@@ -9,7 +9,6 @@ import hashlib
 import json
 import shlex
 import unicodedata
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,6 @@ from .artifact import (
     EndSets,
     Forms,
     Nodes,
-    PromptCut,
     Value,
     WorkedExample,
 )
@@ -34,6 +32,7 @@ from .payload import FIELD_KEYS, FORM_KEYS, NODE_KEYS
 from .rules import MAX_CHOICES, MIN_CHOICES
 from .storage import NotRegularError, read_regular
 from .structure import check_structure
+from .target import as_inputs, as_target, as_temperature
 from .visible import BLANKS, MAX_CHOICE_CHARS, MAX_NAME_CHARS, hidden
 from .wire import (
     Malformed,
@@ -160,19 +159,10 @@ def _from_payload(p: dict[str, Any]) -> Artifact:
     check_keys(p, "name", "model", "schema", "tokenizer", "prompt", "nodes", "forms", "ends", "inputs")
     schema = as_map(p["schema"])
     check_keys(schema, "instructions", "scoring", "temperature", "fields", "examples")
-    tokenizer = as_map(p["tokenizer"])
-    check_keys(tokenizer, "fingerprint", "probes")
-    prompt = as_map(p["prompt"])
-    check_keys(
-        prompt, "version", "text", "head", "pre", "post", "fence", "shared", "tail", "tail_overlap", "probes"
-    )
-    nodes, forms, ends, inputs = (as_map(p[k]) for k in ("nodes", "forms", "ends", "inputs"))
+    nodes, forms, ends = (as_map(p[k]) for k in ("nodes", "forms", "ends"))
     check_keys(nodes, *NODE_KEYS)
     check_keys(forms, *FORM_KEYS)
     check_keys(ends, "offset", "ids")
-    check_keys(inputs, *sorted(map(as_text, inputs)))
-    probes = [as_natural(n) for n in as_list(prompt["probes"])]
-    check(len(probes) == 2, "has wrong probe counts")
     forest = Nodes(**{key: as_array(nodes[key]) for key in NODE_KEYS})
     spelled = Forms(**{key: as_array(forms[key]) for key in FORM_KEYS})
     artifact = Artifact(
@@ -180,44 +170,17 @@ def _from_payload(p: dict[str, Any]) -> Artifact:
         model=as_text(p["model"]),
         instructions=as_text(schema["instructions"]),
         scoring=as_text(schema["scoring"]),
-        temperature=_temperature(as_text(schema["temperature"])),
+        temperature=as_temperature(schema["temperature"]),
         fields=_fields(as_list(schema["fields"]), forest, spelled),
         examples=tuple(map(_example, as_list(schema["examples"]))),
-        fingerprint=as_text(tokenizer["fingerprint"]),
-        tokenizer_probes=tuple(_probe(as_list(pair)) for pair in as_list(tokenizer["probes"])),
-        prompt_version=as_text(prompt["version"]),
-        prompt_text=as_text(prompt["text"]),
-        prompt=PromptCut(
-            head=as_array(prompt["head"]),
-            pre=as_text(prompt["pre"]),
-            post=as_text(prompt["post"]),
-            fence=as_text(prompt["fence"]),
-            shared=as_natural(prompt["shared"]),
-            tail=as_array(prompt["tail"]),
-            tail_overlap=as_natural(prompt["tail_overlap"]),
-            probes=(probes[0], probes[1]),
-        ),
+        **as_target(p),
         nodes=forest,
         forms=spelled,
         ends=EndSets(offset=as_array(ends["offset"]), ids=as_array(ends["ids"])),
-        inputs={key: as_text(value) for key, value in inputs.items()},
+        inputs=as_inputs(p["inputs"]),
     )
     check_structure(artifact)
     return artifact
-
-
-def _temperature(text: str) -> float:
-    value: float = json.loads(text)
-    check(type(value) is float and 0 < value < float("inf"), "has a temperature out of range")
-    check(json.dumps(value) == text, "has a temperature that is not in canonical form")
-    return value
-
-
-def _probe(pair: Sequence[object]) -> tuple[str, tuple[int, ...]]:
-    check(len(pair) == 2, "has a malformed tokenizer probe")
-    ids = as_array(pair[1])
-    check(bool((ids >= 0).all()), "has a token id out of range")
-    return as_text(pair[0]), tuple(ids.tolist())
 
 
 def _example(row: object) -> WorkedExample:

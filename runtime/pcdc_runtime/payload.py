@@ -12,6 +12,7 @@ from .wire import canonical_json, int_bytes
 
 if TYPE_CHECKING:
     from .artifact import Artifact, CompiledField
+    from .indexed.index import Index
 
 NODE_KEYS = ("token", "parent", "depth", "field", "reads")
 FORM_KEYS = ("choice", "node", "end", "cut", "reads")
@@ -33,6 +34,17 @@ def to_payload(a: Artifact) -> dict[str, object]:
             "fields": [_field(f) for f in a.fields],
             "examples": [{"context": e.context, "answers": _int_bytes(e.answers)} for e in a.examples],
         },
+        **target_values(a),
+        "nodes": {key: int_bytes(getattr(a.nodes, key)) for key in NODE_KEYS},
+        "forms": {key: int_bytes(getattr(a.forms, key)) for key in FORM_KEYS},
+        "ends": {"offset": int_bytes(a.ends.offset), "ids": int_bytes(a.ends.ids)},
+        "inputs": {key: a.inputs[key] for key in sorted(a.inputs)},
+    }
+
+
+def target_values(a: Artifact | Index) -> dict[str, object]:
+    """The members that say what something was compiled for; those of artifacts and of indexes are alike."""
+    return {
         "tokenizer": {
             "fingerprint": a.fingerprint,
             "probes": [[text, _int_bytes(ids)] for text, ids in a.tokenizer_probes],
@@ -49,10 +61,6 @@ def to_payload(a: Artifact) -> dict[str, object]:
             "tail_overlap": a.prompt.tail_overlap,
             "probes": list(a.prompt.probes),
         },
-        "nodes": {key: int_bytes(getattr(a.nodes, key)) for key in NODE_KEYS},
-        "forms": {key: int_bytes(getattr(a.forms, key)) for key in FORM_KEYS},
-        "ends": {"offset": int_bytes(a.ends.offset), "ids": int_bytes(a.ends.ids)},
-        "inputs": {key: a.inputs[key] for key in sorted(a.inputs)},
     }
 
 

@@ -68,8 +68,9 @@ def sweep(folder: Path, names: str = "*") -> None:
                     os.close(descriptor)
 
 
-def read_regular(path: Path, limit: int) -> bytes:
-    """The first `limit` bytes of a file.
+@contextmanager
+def regular(path: Path) -> Iterator[int]:
+    """A descriptor to read a file by.
 
     Raises OSError, also for what is no regular file, and ValueError for what cannot be a path.
     """
@@ -81,10 +82,15 @@ def read_regular(path: Path, limit: int) -> bytes:
             raise IsADirectoryError(errno.EISDIR, "is a folder")
         if not stat.S_ISREG(kind):
             raise NotRegularError(errno.EINVAL, "not a regular file")
-        with open(descriptor, "rb", closefd=False) as file:
-            return file.read(limit)
+        yield descriptor
     finally:
         os.close(descriptor)
+
+
+def read_regular(path: Path, limit: int) -> bytes:
+    """The first `limit` bytes of a file. Raises what `regular` raises."""
+    with regular(path) as descriptor, open(descriptor, "rb", closefd=False) as file:
+        return file.read(limit)
 
 
 def write_atomic(path: Path, data: bytes) -> None:

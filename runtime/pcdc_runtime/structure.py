@@ -21,15 +21,14 @@ MAX_PATH_TOKENS = 2_000_000
 def check_structure(artifact: Artifact) -> None:
     """Refuse an artifact whose parts do not fit together. Raises Malformed."""
     check(artifact.scoring in RULES, "names an unknown scoring rule")
-    _check_prompt(artifact.prompt)
     _check_nodes(artifact)
-    _check_ends(artifact.ends)
+    check_ends(artifact.ends)
     _check_forms(artifact)
     for example in artifact.examples:
         _check_example(artifact.fields, example)
 
 
-def _check_prompt(prompt: PromptCut) -> None:
+def check_prompt(prompt: PromptCut) -> None:
     check(bool((prompt.head >= 0).all() and (prompt.tail >= 0).all()), "has a token id out of range")
     check(len(prompt.tail) > 0, "has no tail")
     check(prompt.shared <= len(prompt.head), "has a prompt cut outside its head")
@@ -60,7 +59,7 @@ def _check_nodes(a: Artifact) -> None:
     check(bool(((n.reads[1:] & ~n.reads[parent]) == 0).all()), "reads a node but not its parent")
 
 
-def _check_ends(ends: EndSets) -> None:
+def check_ends(ends: EndSets) -> None:
     offset = ends.offset
     check(len(offset) > 1 and offset[0] == 0 and offset[-1] == len(ends.ids), "has malformed END sets")
     # Not by their difference, which can overflow.

@@ -23,7 +23,7 @@ Bytes: TypeAlias = NDArray[np.uint8]
 
 @dataclass(frozen=True, eq=False)
 class Texts:
-    """A column of texts. Text `n` is the UTF-8 of `data[offset[n]:offset[n + 1]]`, decoded when it is read."""
+    """A column of texts. Text `n` is the UTF-8 of `data[offset[n]:offset[n + 1]]`, decoded when read."""
 
     data: Bytes
     offset: Ints
