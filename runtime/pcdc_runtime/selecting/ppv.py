@@ -1,28 +1,31 @@
 """Parallel prefix verification (Ye et al., algorithm 2) on sorted rows: the options of many prefixes at once.
 
-A prefix is a span of rows, so that whether a token goes on with it shows in one column. The published way
-compares whole rows from the first token on, for each candidate anew.
+A prefix is a span of rows, so that one column says what goes on with it. Of spans with many rows that column
+is kept without its repetitions, and the most probable tokens are searched in there; the published way
+compares whole rows from the first token on, for each candidate and in all rows.
 """
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pcdc_runtime.artifact import Ints
 from pcdc_runtime.errors import ScoreError
-from pcdc_runtime.indexed.rows import WIDE, Rows, Span
+from pcdc_runtime.indexed.rows import WIDE, Children, Rows, Span
 from pcdc_runtime.score import segment_logsumexp
 
-from .beliefs import Logits, Read
+from .beliefs import Read
 from .options import Floats, Options
+
+if TYPE_CHECKING:
+    from .beliefs import Logits
 
 SMALL = WIDE
 """Up to how many rows all children are taken: reading that many costs what searching 500 candidates does."""
@@ -36,21 +39,21 @@ in blocks of their own, and little more than they are is looked at."""
 
 
 class Best(NamedTuple):
-    """The most probable tokens of some logits, [prefixes, M], and each one's rows: none where low = high."""
+    """The most probable tokens of some logits, [prefixes, M], and which child each one is, -1 where none."""
 
     token: Ints
     logit: NDArray[np.float32]
-    low: Ints
-    high: Ints
+    child: Ints
 
 
 @dataclass(frozen=True, eq=False)
 class _Top:
-    """Of the children that are among the most probable tokens: their logits.
+    """The children that are among the most probable tokens, rising, and their logits.
 
     `least` is the least logit of all those tokens, `mass` their probability.
     """
 
+    child: Ints
     logit: NDArray[np.float32]
     least: float
     mass: float
@@ -89,8 +92,12 @@ class NumpyVerifier:
         Raises ScoreError where logits are NaN or infinite, or all tokens are impossible.
         """
         _check(read.norm)
-        best = {} if self._top is None else self._among_best(spans, read, self._top)
-        ahead = [best.get(at) or self._all(span) for at, span in enumerate(spans)]
+        children = [self._rows.children(span) for span in spans]
+        tops = {} if self._top is None else self._among_best(spans, children, read, self._top)
+        ahead = [
+            self._ahead(span, found, tops.get(at))
+            for at, (span, found) in enumerate(zip(spans, children, strict=True))
+        ]
         asked: list[tuple[int, Ints]] = []
         for at, part in enumerate(ahead):
             if part.top is None:
@@ -102,38 +109,36 @@ class NumpyVerifier:
             for span, part, norm in zip(spans, ahead, read.norm, strict=True)
         ]
 
-    def _all(self, span: Span) -> _Ahead:
-        child = self._rows.children(span)
-        start = child.start
-        return self._ahead(span, int(start[0]), (child.token, start[:-1], start[1:]), None)
-
-    def _among_best(self, spans: Sequence[Span], read: Read, top: int) -> dict[int, _Ahead]:
-        """What follows those prefixes where only the most probable tokens are looked at."""
-        few = max(SMALL, top)
-        closed = {at: self._closed(span) for at, span in enumerate(spans) if span.high - span.low > few}
-        wide = [at for at, end in closed.items() if end < spans[at].high]
+    def _among_best(
+        self, spans: Sequence[Span], children: Sequence[Children], read: Read, top: int
+    ) -> dict[int, _Top]:
+        """Of those prefixes where that is worth it, which children are among the most probable tokens."""
+        wide = [
+            at
+            for at, (span, found) in enumerate(zip(spans, children, strict=True))
+            if span.high - span.low > SMALL and len(found.token) > top
+        ]
         if not wide:
             return {}
-        best = self._best(read.logit, wide, [spans[at]._replace(low=closed[at]) for at in wide], top)
-        found = {}
-        for at, token, logit, low, high in zip(wide, *best, strict=True):
-            order = np.flatnonzero(low < high)
-            if len(order):
-                order = order[np.argsort(token[order])]
+        best = self._best(read.logit, wide, [children[at] for at in wide], top)
+        tops = {}
+        for at, logit, child in zip(wide, best.logit, best.child, strict=True):
+            valid = np.flatnonzero(child >= 0)
+            if len(valid):
+                valid = valid[np.argsort(child[valid])]
                 mass = float(np.exp(logit - read.norm[at]).sum())
-                kept = _Top(logit[order], float(logit.min()), mass)
-                found[at] = self._ahead(spans[at], closed[at], (token[order], low[order], high[order]), kept)
-        return found
+                tops[at] = _Top(child[valid], logit[valid], float(logit.min()), mass)
+        return tops
 
-    def _closed(self, span: Span) -> int:
-        """The first row of a span that goes on."""
-        offset, ends = self._rows.offset, span.depth
-        rows = range(span.low, span.high)
-        return span.low + bisect_left(rows, True, key=lambda r: bool(offset[r + 1] - offset[r] > ends))
-
-    def _ahead(self, span: Span, closed: int, children: tuple[Ints, Ints, Ints], top: _Top | None) -> _Ahead:
+    def _ahead(self, span: Span, children: Children, top: _Top | None) -> _Ahead:
+        token, low, high = children.token, children.start[:-1], children.start[1:]
+        if top is not None:
+            token, low, high = token[top.child], low[top.child], high[top.child]
+        closed = int(children.start[0])
+        if closed == span.low:
+            return _Ahead(token, low, high, closed, (), np.empty(0, np.intp), top)
         sets, which = np.unique(self._rows.end[span.low : closed], return_inverse=True)
-        return _Ahead(*children, closed, sets.tolist(), which, top)
+        return _Ahead(token, low, high, closed, sets.tolist(), which, top)
 
     def _options(self, span: Span, part: _Ahead, norm: float, logs: Iterator[Floats]) -> Options:
         """Of one prefix, whose log-probabilities come next: those of children not known, then of END sets."""
@@ -170,22 +175,15 @@ class NumpyVerifier:
         rows = np.asarray(logit)
         return np.concatenate([rows[at].take(token) for at, token in asked])
 
-    def _best(self, logit: Logits, at: Sequence[int], spans: Sequence[Span], top: int) -> Best:
-        """The most probable tokens at some rows of the logits, and the rows of the index that go on so.
-
-        All rows of these spans go on.
-        """
+    def _best(self, logit: Logits, at: Sequence[int], children: Sequence[Children], top: int) -> Best:
+        """The most probable tokens in rows `at` of the logits, each row with the children it may be of."""
         rows = np.asarray(logit)
         token = np.stack([most(rows[row], top) for row in at])
-        low, high = np.zeros_like(token), np.zeros_like(token)
-        for place, span in enumerate(spans):
-            # Few prefixes have so many rows: their children are kept, and one column of those is searched.
-            child = self._rows.children(span)
-            where = child.token.searchsorted(token[place])
-            valid = np.flatnonzero(child.token.take(where, mode="clip") == token[place])
-            low[place, valid] = child.start[where[valid]]
-            high[place, valid] = child.start[where[valid] + 1]
-        return Best(token, np.take_along_axis(rows[list(at)], token, 1), low, high)
+        child = np.empty_like(token)
+        for place, found in enumerate(children):
+            where = found.token.searchsorted(token[place])
+            child[place] = np.where(found.token.take(where, mode="clip") == token[place], where, -1)
+        return Best(token, np.take_along_axis(rows[list(at)], token, 1), child)
 
 
 def most(logit: NDArray[np.float32], top: int) -> Ints:

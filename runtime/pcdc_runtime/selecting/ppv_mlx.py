@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import accumulate
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pcdc_runtime.artifact import Ints
 from pcdc_runtime.fast_mlx import mx
-from pcdc_runtime.indexed.rows import Rows, Span
+from pcdc_runtime.indexed.rows import Children, Rows
 
-from .beliefs import Logits
 from .options import Verifier
 from .ppv import Best, NumpyVerifier
+
+if TYPE_CHECKING:
+    from .beliefs import Logits
 
 BLOCK = 16
 """How many logits share a maximum, where the most probable tokens are looked for in two steps."""
@@ -32,39 +36,44 @@ class MlxVerifier(NumpyVerifier):
     """
 
     @cached_property
-    def _on_device(self) -> tuple[mx.array, mx.array]:
-        return mx.array(self._rows.token), mx.array(self._rows.offset)
+    def _on_device(self) -> dict[Children, mx.array]:
+        """The tokens of children. They are of wide spans, so that their rows keep them, too."""
+        return {}
 
     def _pick(self, logit: Logits, asked: Sequence[tuple[int, Ints]]) -> NDArray[np.float32]:
         row = np.repeat(np.array([at for at, _ in asked]), [len(token) for _, token in asked])
         token = np.concatenate([token for _, token in asked])
         return np.array(_matrix(logit)[mx.array(row.astype(np.int32)), mx.array(token)])
 
-    def _best(self, logit: Logits, at: Sequence[int], spans: Sequence[Span], top: int) -> Best:
+    def _best(self, logit: Logits, at: Sequence[int], children: Sequence[Children], top: int) -> Best:
         rows = _matrix(logit)
         if len(at) < len(rows):
             rows = rows[mx.array(list(at))]
         token = most(rows, top)
         value = mx.take_along_axis(rows, token, axis=1)
-        low, high = self._search(token, spans)
-        mx.eval(token, value, low, high)
-        return Best(*(np.array(part) for part in (token, value, low, high)))
+        child = self._search(token, children)
+        mx.eval(token, value, child)
+        return Best(np.array(token), np.array(value), np.array(child))
 
-    def _search(self, token: mx.array, spans: Sequence[Span]) -> tuple[mx.array, mx.array]:
-        """Where the rows of tokens begin and end, by one binary search for both ends of all.
-
-        A token's rows end where those of the next greater number would begin.
-        """
-        tokens, offset = self._on_device
-        first, last, depth = (mx.array(list(column))[:, None] for column in zip(*spans, strict=True))
-        wanted = mx.stack([token, token + 1])
-        low, high = mx.broadcast_to(first, wanted.shape), mx.broadcast_to(last, wanted.shape)
-        for _ in range(max(span.high - span.low for span in spans).bit_length()):
-            # Where low = high already, both stay: the row before is less, or the row itself is not.
-            middle = mx.minimum(low + (high - low) // 2, last - 1)
-            less = tokens[offset[middle] + depth] < wanted
-            low, high = mx.where(less, middle + 1, low), mx.where(less, high, middle)
-        return low[0], low[1]
+    def _search(self, token: mx.array, children: Sequence[Children]) -> mx.array:
+        """Which of a prefix's children each token is, by one binary search for all prefixes; -1 for none."""
+        device = self._on_device
+        for found in children:
+            if found not in device:
+                device[found] = mx.array(found.token)
+        distinct = list(dict.fromkeys(children))
+        column = mx.concatenate([device[found] for found in distinct])
+        begin = dict(zip(distinct, accumulate((len(d.token) for d in distinct), initial=0), strict=False))
+        # Of full size, because operations between unequal shapes are several times as slow on a CPU.
+        first = mx.repeat(mx.array([[begin[found]] for found in children]), token.shape[1], axis=1)
+        last = first + mx.array([[len(found.token) - 1] for found in children])
+        low, high = first, last
+        for _ in range((max(len(found.token) for found in children) - 1).bit_length()):
+            middle = (low + high) >> 1
+            less = column[middle] < token
+            # One step too many, where low = high already, changes neither.
+            low, high = mx.where(less, mx.minimum(middle + 1, last), low), mx.where(less, high, middle)
+        return mx.where(column[low] == token, low - first, -1)
 
 
 def most(logit: mx.array, top: int) -> mx.array:
