@@ -1,4 +1,4 @@
-"""What artifacts and indexes say alike of tokenizer, prompt, inputs and temperature, out of foreign values."""
+"""What artifacts and indexes say alike of tokenizer, prompt, inputs and temperature, from outside."""
 
 from __future__ import annotations
 

@@ -1,0 +1,183 @@
+"""The sections of an index file as hostile input: time and memory follow the file's size, not what it says.
+
+Everything goes in blocks, and nearly all of it where other threads can run: in hashlib and in numpy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pcdc_runtime.artifact import Ints
+from pcdc_runtime.structure import check_ends
+from pcdc_runtime.visible import BLANKS, MAX_CHOICE_CHARS, hidden
+from pcdc_runtime.wire import Malformed, check
+
+from .index import Bytes, Labels, Texts
+from .layout import Section
+from .rows import Rows
+
+MAX_ROW_TOKENS = 8 * MAX_CHOICE_CHARS
+"""A form is the JSON of one label: at most so many bytes, so at most so many tokens."""
+_BLOCK = 1 << 17
+_BLOCK_BYTES = 1 << 18
+_CODES = 0x110000
+
+
+def check_sections(data: Bytes, sections: Mapping[str, Section]) -> None:
+    """Refuse bytes that are not those the header is about. Raises Malformed."""
+    before = next(iter(sections.values())).start
+    for section in sections.values():
+        check(not data[before : section.start].any(), "has something between its sections")
+        digest = hashlib.sha256(data[section.start : section.stop].data).digest()
+        check(digest == section.digest, "does not match its checksum")
+        before = section.stop
+
+
+def check_content(rows: Rows, labels: Labels, prompt: Iterable[Ints], largest_id: int) -> None:
+    """Refuse rows and labels that do not fit together. Raises Malformed.
+
+    The arrays agree in their lengths. `largest_id` is that of all token ids, the prompt's arrays included.
+    """
+    _check_offset(rows.offset, len(rows.token), 0, MAX_ROW_TOKENS, "row")
+    check_ends(rows.ends)
+    check(not len(rows.token) or int(rows.token.min()) >= 0, "has a token id out of range")
+    used = [*prompt, rows.token, rows.ends.ids]
+    largest = max(int(ids.max()) for ids in used if len(ids))
+    check(largest == largest_id, "has another largest token id than it says")
+    check(
+        int(rows.end.min()) >= 0 and int(rows.end.max()) < len(rows.ends), "has a row of an unknown END set"
+    )
+    check(
+        int(rows.entry.min()) >= 0 and int(rows.entry.max()) < rows.entries, "has a row of an unknown entry"
+    )
+    spelled = np.zeros(rows.entries, dtype=np.bool_)
+    for low in range(0, len(rows), _BLOCK):
+        spelled[rows.entry[low : low + _BLOCK]] = True
+    check(bool(spelled.all()), "has an entry without a row")
+    for low in range(0, len(rows) - 1, _BLOCK):
+        _check_order(rows, low, min(low + _BLOCK, len(rows) - 1))
+    _check_groups(labels)
+    _check_texts(labels.texts, "label", 1)
+    _check_shown(labels.texts)
+    if labels.ids is not None:
+        _check_texts(labels.ids, "id", 0)
+    _check_distinct(labels.texts if labels.ids is None else labels.ids)
+
+
+def _check_offset(offset: Ints, total: int, least: int, most: int, what: str) -> None:
+    """Bounds begin at 0, end at `total`, and leave each item a size from `least` to `most`."""
+    check(offset[0] == 0 and offset[-1] == total, f"has malformed bounds of a {what}")
+    for low in range(0, len(offset) - 1, _BLOCK):
+        part = offset[low : low + _BLOCK + 1]
+        # Differences of bounds that fall can overflow.
+        check(bool((part[1:] >= part[:-1]).all()) and part[0] >= 0, f"has malformed bounds of a {what}")
+        sizes = np.diff(part)
+        check(
+            int(sizes.min()) >= least and int(sizes.max()) <= most, f"has a {what} that is empty or too long"
+        )
+
+
+def _check_order(rows: Rows, low: int, high: int) -> None:
+    """Each of the rows `low` to `high - 1` stands before the one that follows it."""
+    at, stop = rows.offset[low:high], rows.offset[low + 1 : high + 1]
+    after, last = stop, rows.offset[low + 2 : high + 2]
+    rises = rows.end[low:high] < rows.end[low + 1 : high + 1]
+    while len(at):
+        ended, over = at == stop, after == last
+        holds = np.where(ended, ~over | rises, ~over)
+        check(bool(holds.all()), "has rows that are not in order")
+        both = ~ended
+        at, stop, after, last, rises = at[both], stop[both], after[both], last[both], rises[both]
+        first, second = rows.token[at], rows.token[after]
+        check(bool((first <= second).all()), "has rows that are not in order")
+        same = first == second
+        at, stop, after, last, rises = at[same] + 1, stop[same], after[same] + 1, last[same], rises[same]
+
+
+def _check_groups(labels: Labels) -> None:
+    """Labels that are not the first of their entry come after the first one."""
+    later, joins = labels.later, labels.joins
+    if len(later):
+        check(bool((later[1:] > later[:-1]).all()), "has groups that are not in order")
+        check(later[0] > 0 and later[-1] < len(labels), "has a group with an unknown label")
+        known = joins < later - np.arange(len(later), dtype=np.int32)
+        check(bool((joins >= 0).all() and known.all()), "has a label that joins an unknown entry")
+
+
+def _blocks(texts: Texts) -> Iterator[tuple[int, int]]:
+    """Ranges of texts of not many bytes in all."""
+    low, offset = 0, texts.offset
+    while low < len(texts):
+        full = int(np.searchsorted(offset, int(offset[low]) + _BLOCK_BYTES, side="right")) - 1
+        high = min(max(full, low + 1), low + _BLOCK)
+        yield low, high
+        low = high
+
+
+def _check_texts(texts: Texts, what: str, least: int) -> None:
+    """Each text is UTF-8 and not too long."""
+    _check_offset(texts.offset, len(texts.data), least, 4 * MAX_CHOICE_CHARS, what)
+    for low, high in _blocks(texts):
+        data, start = _cut(texts, low, high)
+        try:
+            data.tobytes().decode()
+        except UnicodeDecodeError as error:
+            raise Malformed(f"has a {what} that is not UTF-8") from error
+        begins = data & 0xC0 != 0x80
+        check(bool(begins[start[:-1][start[:-1] < len(data)]].all()), f"has a {what} that is not UTF-8")
+        for long in np.flatnonzero(np.diff(start) > MAX_CHOICE_CHARS).tolist():
+            chars = np.count_nonzero(begins[start[long] : start[long + 1]])
+            check(chars <= MAX_CHOICE_CHARS, f"has a {what} that is empty or too long")
+
+
+def _check_shown(texts: Texts) -> None:
+    """No text is blank, and all characters show. Of what no text holds nothing has to be looked for."""
+    held = np.zeros(_CODES, dtype=np.bool_)
+    for low, high in _blocks(texts):
+        data, start = _cut(texts, low, high)
+        check(bool(np.logical_or.reduceat(data > 0x20, start[:-1]).all()), "has a label that is blank")
+        text = data.tobytes().decode()
+        held[data if text.isascii() else np.frombuffer(text.encode("utf-32-le"), dtype="<u4")] = True
+    chars = list(map(chr, np.flatnonzero(held).tolist()))
+    if any(char.isspace() and char > "\x7f" for char in chars) or hidden(" ".join(chars), BLANKS):
+        for low, high in _blocks(texts):
+            labels = [texts[n] for n in range(low, high)]
+            check(all(map(str.strip, labels)), "has a label that is blank")
+            check(not hidden(" ".join(labels), BLANKS), "has a label with characters that do not show")
+
+
+def _check_distinct(texts: Texts) -> None:
+    """No two texts are equal: those of one hash are compared."""
+    keys = np.empty(len(texts), dtype=np.uint64)
+    weight = np.frombuffer(secrets.token_bytes(256 * 8), dtype=np.uint64)
+    longest = int(np.diff(texts.offset).max())
+    factor = np.full(longest, secrets.randbits(63) << 1 | 1, dtype=np.uint64)
+    power = np.cumprod(factor, dtype=np.uint64)
+    for low, high in _blocks(texts):
+        keys[low:high] = _hashes(*_cut(texts, low, high), weight, power)
+    order = np.argsort(keys)
+    keys = keys[order]
+    twice = keys[1:] == keys[:-1]
+    alike = order[np.append(twice, False) | np.append(False, twice)].tolist()
+    check(len({texts[n] for n in alike}) == len(alike), "has two labels with one id")
+
+
+def _hashes(
+    data: Bytes, start: Ints, weight: NDArray[np.uint64], power: NDArray[np.uint64]
+) -> NDArray[np.uint64]:
+    """A polynomial in each text's bytes, modulo 2**64."""
+    place = np.arange(len(data)) - np.repeat(start[:-1], np.diff(start))
+    sums = np.zeros(len(data) + 1, dtype=np.uint64)
+    np.cumsum(weight[data] * power[place], out=sums[1:])
+    return sums[start[1:]] - sums[start[:-1]]
+
+
+def _cut(texts: Texts, low: int, high: int) -> tuple[Bytes, Ints]:
+    """The bytes of some texts, and where each begins in them, with the end of the last."""
+    offset = texts.offset[low : high + 1]
+    return texts.data[offset[0] : offset[-1]], offset - offset[0]
