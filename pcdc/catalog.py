@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any, TypeVar
 
 from pcdc_runtime.rules import MIN_CHOICES
 
@@ -15,7 +16,7 @@ from . import sql
 from .diagnostics import quoted
 from .labels import Declared
 from .schema import CatalogUse, Choice
-from .source import Object, Report, Scalar, SchemaSource, read_source
+from .source import MAX_FILE_BYTES, SPLIT, Object, Report, Scalar, SchemaSource, read_source
 from .table import ColumnError, Columns, Problem, Row, Table, find_columns, read_table
 
 FILES = (".txt", ".csv", ".tsv", ".json", ".jsonl")
@@ -23,7 +24,10 @@ TOLD = 20
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|\$\{[A-Za-z0-9_]+\}$")
 _ORDER = re.compile(r"\border\s+by\b", re.IGNORECASE)
+_OF_COLUMNS = ("value", "description", "id", "where")
 _UNEXPANDED = "variables are for the URLs of databases only; write the path itself"
+T = TypeVar("T")
+Ask = Callable[[str, str, Path], T]
 ShapeCheck = Callable[[str, Object], frozenset[str]]
 
 
@@ -52,7 +56,7 @@ class Catalog:
         where = self.node.get("where")
         members = where.members if isinstance(where, Object) else {}
         wanted = {key: m.value.value for key, m in members.items() if isinstance(m.value, Scalar)}
-        return Columns(self.text("value"), self.text("description"), wanted)
+        return Columns(self.text("value"), self.text("description"), self.text("id"), wanted)
 
     @property
     def use(self) -> CatalogUse:
@@ -94,26 +98,33 @@ class Catalogs:
     ) -> None:
         self._report, self._folder, self._malformed, self._reads = report, folder, malformed, reads
         self._files = dict[Path, SchemaSource | None]()
-        self._answers = dict[tuple[str, str], sql.Answer | None]()
+        self._answers = dict[tuple[str, str, Ask[Any]], Any]()
         self._down = set[str]()
 
     def read(self, subject: str, node: Object) -> Rows:
         """The rows that an `x-catalog` names; what keeps it from being read is reported."""
-        name = f"catalog of {subject}"
-        if self._folder is None:
-            self.misplaced(subject, node.at, "needs a definition file", "its paths are relative to that file")
-            return Rows()
-        if self._malformed(name, node):
-            return Rows()
-        catalog = self._declared(name, node, self._folder)
+        catalog = self.declared(subject, node)
         if catalog is None or not self._reads:
             return Rows(uses=(catalog.use,) if catalog else ())
-        table = self._table(catalog, self._folder)
+        if "id" in node.members:
+            fact, limit = "has an `id`", "only the answers of an index have ids"
+            help = 'leave it out, or make an index: `"x-pcdc": {"index": true}`'
+            self._report.add("PCDC230", node.members["id"].at, catalog.subject, fact, limit, help)
+            return Rows(uses=(catalog.use,))
+        table = self._table(catalog)
         if table is None:
             return Rows(uses=(catalog.use,))
         self._tell(catalog, table)
         few = _few(catalog, table) if table.total < MIN_CHOICES else None
         return Rows(_choices(table), table.total, not table.problems, (catalog.use,), few)
+
+    def declared(self, subject: str, node: Object) -> Catalog | None:
+        """What an `x-catalog` names, before any of it is opened; what is wrong with it is reported."""
+        if self._folder is None:
+            self.misplaced(subject, node.at, "needs a definition file", "its paths are relative to that file")
+            return None
+        name = f"catalog of {subject}"
+        return None if self._malformed(name, node) else self._declared(name, node, self._folder)
 
     def misplaced(self, subject: str, at: int, fact: str, limit: str) -> None:
         """Report an `x-catalog` where none can be."""
@@ -150,33 +161,40 @@ class Catalogs:
             help = _UNEXPANDED if "${" in source else help
             refuse("source", f"is of no known kind: {quoted(sql.shown(source))}", limit, help)
             return None
-        idle = ("query", "changes", *(("value", "description", "where") if kind == ".txt" else ()))
+        idle = ("query", "changes", *(_OF_COLUMNS if kind == ".txt" else ()))
         surplus = [key for key in idle if key in node.members]
         for key in surplus:
             what = "a file is read whole" if key in idle[:2] else "a line of text has no columns"
             refuse(key, f"has a `{key}`", what, "leave it out, or name another kind of source")
         return None if surplus else Catalog(name, node, source, folder / source)
 
-    def _table(self, catalog: Catalog, folder: Path) -> Table | None:
+    def _table(self, catalog: Catalog) -> Table | None:
         try:
             if catalog.path is None:
-                return self._database(catalog, folder)
+                return self._database(catalog)
             return self._file(catalog, catalog.path)
         except ColumnError as why:
-            for wrong in why.misfits:
-                place = catalog.at(wrong.keyword)
-                self._report.add(wrong.code, place, catalog.subject, wrong.fact, wrong.limit, wrong.help)
+            self.misfits(catalog, why)
             return None
+
+    def misfits(self, catalog: Catalog, why: ColumnError) -> None:
+        """Report keywords that do not fit the columns that there are."""
+        for wrong in why.misfits:
+            place = catalog.at(wrong.keyword)
+            self._report.add(wrong.code, place, catalog.subject, wrong.fact, wrong.limit, wrong.help)
 
     def _file(self, catalog: Catalog, path: Path) -> Table | None:
         if path not in self._files:
-            self._files[path] = self._opened(catalog, path)
+            self._files[path] = self.opened(catalog, path)
         source = self._files[path]
         if source is None:
             return None
         return read_table(path.suffix.lower(), self._report.of(source), catalog.columns)
 
-    def _opened(self, catalog: Catalog, path: Path) -> SchemaSource | None:
+    def opened(
+        self, catalog: Catalog, path: Path, max_bytes: int = MAX_FILE_BYTES, split: str = SPLIT
+    ) -> SchemaSource | None:
+        """The text of a catalog's file; `max_bytes` and `split` as in `read_source`."""
         fact = ""
         try:
             if not stat.S_ISREG(path.stat().st_mode):
@@ -188,33 +206,39 @@ class Catalogs:
             subject = f"{quoted(catalog.source)}, {catalog.subject}"
             self._report.add("PCDC101", catalog.at("source"), subject, fact, "", help)
             return None
-        source, problems = read_source(path, "catalog")
+        source, problems = read_source(path, "catalog", max_bytes, split)
         self._report.diagnostics.extend(problems)
         return source
 
-    def _database(self, catalog: Catalog, folder: Path) -> Table | None:
+    def _database(self, catalog: Catalog) -> Table | None:
+        answer = self.asked(catalog, sql.ask)
+        return None if answer is None else _answered(catalog, answer)
+
+    def asked(self, catalog: Catalog, ask: Ask[T]) -> T | None:
+        """What `ask` gives for a catalog's query."""
         query = catalog.text("query")
         if not _ORDER.search(query):
             fact, limit = "has no `order by`", "choices keep the order of the rows, and ties go to the first"
             help = "add `order by` to the query"
             self._report.add("PCDC254", catalog.at("query"), f"query of {catalog.subject}", fact, limit, help)
-        answer = self._answer(catalog, "query", folder)
+        answer = self._answer(catalog, "query", ask)
         if "changes" in catalog.node.members:
             # Those who wait for changes would wait in vain, and say nothing.
-            self._answer(catalog, "changes", folder)
-        return None if answer is None else _answered(catalog, answer)
+            self._answer(catalog, "changes", sql.ask)
+        return answer
 
-    def _answer(self, catalog: Catalog, keyword: str, folder: Path) -> sql.Answer | None:
-        key = catalog.source, catalog.text(keyword)
+    def _answer(self, catalog: Catalog, keyword: str, ask: Ask[T]) -> T | None:
+        key = catalog.source, catalog.text(keyword), ask
         if key not in self._answers:
-            self._answers[key] = self._asked(catalog, keyword, folder)
-        return self._answers[key]
+            self._answers[key] = self._tried(catalog, keyword, ask)
+        found: T | None = self._answers[key]
+        return found
 
-    def _asked(self, catalog: Catalog, keyword: str, folder: Path) -> sql.Answer | None:
-        if catalog.source in self._down:
+    def _tried(self, catalog: Catalog, keyword: str, ask: Ask[T]) -> T | None:
+        if catalog.source in self._down or self._folder is None:
             return None
         try:
-            return sql.ask(catalog.source, catalog.text(keyword), folder)
+            return ask(catalog.source, catalog.text(keyword), self._folder)
         except sql.Unreadable as why:
             if why.down:
                 self._down.add(catalog.source)

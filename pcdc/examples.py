@@ -18,20 +18,34 @@ MAX_EXAMPLES = 100
 MAX_EXAMPLE_CHARS = 100_000
 
 ShapeCheck = Callable[[str, Object], frozenset[str]]
+Find = Callable[[Field, Scalar], "int | str"]
 _FORM = 'write {"context": "...", "answers": {"field name": value}}'
 
 
+def choice_of(field: Field, given: Scalar) -> int | str:
+    """The position of the choice that answers an example, or else a hint for people."""
+    wanted = identity(given.value)
+    return next((i for i, c in enumerate(field.choices) if identity(c.value) == wanted), _hint(given, field))
+
+
 def read_examples(
-    items: Sequence[Node], asked: Mapping[str, Field | None], report: Report, malformed: ShapeCheck
+    items: Sequence[Node],
+    asked: Mapping[str, Field | None],
+    report: Report,
+    malformed: ShapeCheck,
+    find: Find = choice_of,
 ) -> tuple[Example, ...]:
-    """The examples of a definition whose fields are `asked`; None stands for one that was refused."""
+    """The examples of a definition whose fields are `asked`; None stands for one that was refused.
+
+    `find` gives what answers a field, or a hint.
+    """
     if len(items) > MAX_EXAMPLES:
         fact, help = f"are {len(items)}", "keep the most telling ones; every text pays for them once"
         report.add("PCDC238", items[MAX_EXAMPLES].at, "examples", fact, f"at most {MAX_EXAMPLES}", help)
         return ()
     examples, total, first = list[Example](), 0, dict[str, int]()
     for position, item in enumerate(items, 1):
-        example = _example(f"example {position}", item, asked, report, malformed)
+        example = _example(f"example {position}", item, asked, report, malformed, find)
         if example is None:
             continue
         before, total = total, total + len(example.context)
@@ -48,7 +62,12 @@ def read_examples(
 
 
 def _example(
-    subject: str, item: Node, asked: Mapping[str, Field | None], report: Report, malformed: ShapeCheck
+    subject: str,
+    item: Node,
+    asked: Mapping[str, Field | None],
+    report: Report,
+    malformed: ShapeCheck,
+    find: Find,
 ) -> Example | None:
     if isinstance(item, Unread):
         return None
@@ -70,7 +89,7 @@ def _example(
             limit = "an example answers at least one field"
             report.add("PCDC237", answers.at, subject, "has no answers", limit, _FORM)
         for name, member in answers.members.items():
-            index = _answer(subject, name, member, asked, report)
+            index = _answer(subject, name, member, asked, report, find)
             if index is not None:
                 found[name] = index
     if text is None:
@@ -80,7 +99,7 @@ def _example(
 
 
 def _answer(
-    subject: str, name: str, member: Member, asked: Mapping[str, Field | None], report: Report
+    subject: str, name: str, member: Member, asked: Mapping[str, Field | None], report: Report, find: Find
 ) -> int | None:
     if name not in asked:
         help = suggestion(name, frozenset(asked)) or f"the fields are {shortened(list(map(quoted, asked)))}"
@@ -95,10 +114,11 @@ def _answer(
         help = "write the choice itself"
         report.add("PCDC236", given.at, owner, f"is answered with {kind_of(given)}", limit, help)
         return None
-    index = next((i for i, c in enumerate(field.choices) if identity(c.value) == identity(given.value)), None)
-    if index is None:
-        report.add("PCDC236", given.at, owner, f"is answered with {_told(given)}", limit, _hint(given, field))
-    return index
+    found = find(field, given)
+    if isinstance(found, str):
+        report.add("PCDC236", given.at, owner, f"is answered with {_told(given)}", limit, found)
+        return None
+    return found
 
 
 def _told(given: Scalar) -> str:

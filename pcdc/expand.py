@@ -58,10 +58,20 @@ class Expanded:
 
 
 class Expansion:
-    """Reads the fields of one document; what a reference leads to is read once, however often it is used."""
+    """Reads the fields of one document; what a reference leads to is read once, however often it is used.
 
-    def __init__(self, root: Object, report: Report, malformed: ShapeCheck, catalogs: Catalogs) -> None:
-        self._root = root
+    Of a field with more choices than the `limit` none are read.
+    """
+
+    def __init__(
+        self,
+        root: Object,
+        report: Report,
+        malformed: ShapeCheck,
+        catalogs: Catalogs,
+        limit: int = MAX_CHOICES,
+    ) -> None:
+        self._root, self._limit = root, limit
         self._catalogs = catalogs
         self._report = report
         self._malformed = malformed
@@ -205,7 +215,7 @@ class Expansion:
         if key == "const":
             return _expanded([self._literal(subject, value, "`const`", at, _note(node))])
         assert isinstance(value, Array)
-        if len(value.items) > MAX_CHOICES:
+        if len(value.items) > self._limit:
             return Expanded((), len(value.items))
         if key in ("choices", "enum"):
             literals = [
@@ -219,7 +229,7 @@ class Expansion:
             self.expand(subject, item, f"{below}/{i}", item.at, trail, level + 1)
             for i, item in enumerate(value.items)
         ]
-        return _union(branches)
+        return _union(branches, self._limit)
 
     def _catalog(self, subject: str, node: Object, value: Node, kinds: frozenset[str]) -> Expanded | None:
         if kinds and kinds.isdisjoint(("string", "enum")):
@@ -255,7 +265,7 @@ class Expansion:
         return Choice(value, label_of(value), note, self._report.source.locate(at))
 
     def _check_fit(self, subject: str, node: Object, kinds: frozenset[str], found: Expanded) -> None:
-        if "enum" in kinds or found.total > MAX_CHOICES:
+        if "enum" in kinds or found.total > self._limit:
             return
         # The short spelling has no other way to say that an answer may be missing.
         fitting = kinds | {"null"} if "choices" in node.members else kinds
@@ -319,12 +329,12 @@ def _expanded(choices: Sequence[Declared | None]) -> Expanded:
     return Expanded(tuple(choices), len(choices))
 
 
-def _union(branches: Sequence[Expanded | None]) -> Expanded:
+def _union(branches: Sequence[Expanded | None], limit: int) -> Expanded:
     """Branches in order; the description is that of the one branch which is more than a single answer."""
     read = [branch or Expanded((None,), 0, whole=False) for branch in branches]
     total = sum(branch.total for branch in read)
     size = sum(max(branch.total, len(branch.choices)) for branch in read)
-    choices = tuple(d for branch in read for d in branch.choices) if size <= MAX_CHOICES else ()
+    choices = tuple(d for branch in read for d in branch.choices) if size <= limit else ()
     groups = [(branch.description, branch.described_at) for branch in read if branch.total > 1]
     description, described_at = groups[0] if len(groups) == 1 else ("", NOWHERE)
     whole = all(branch.whole for branch in read)

@@ -60,7 +60,26 @@ def catalogs_of(path: Path) -> tuple[CatalogUse, ...]:
         return ()
     report = Report(source)
     root = read_json(report)
-    return _declared(root, report, path.parent, reads=False).uses if isinstance(root, Object) else ()
+    if not isinstance(root, Object):
+        return ()
+    uses = _declared(root, report, path.parent, reads=False).uses
+    return tuple(replace(use, index=is_index(root)) for use in uses)
+
+
+def is_index_file(path: Path) -> bool:
+    """Whether a file declares an index and no schema, whatever else is wrong with it; opens no catalog."""
+    source, _ = read_source(path)
+    if source is None or SETTINGS not in source.text:
+        return False
+    root = read_json(Report(source))
+    return isinstance(root, Object) and is_index(root)
+
+
+def is_index(root: Object) -> bool:
+    """Whether a definition declares an index."""
+    settings = root.get(SETTINGS)
+    asked = settings.get("index") if isinstance(settings, Object) else None
+    return isinstance(asked, Scalar) and asked.value is True
 
 
 def parse_mapping(declared: object, name: str = "schema", examples: object = ()) -> Found:
@@ -131,6 +150,14 @@ def _parse(root: Node | None, report: Report, name: str, folder: Path | None, ex
         limit, help = "a definition is an object", 'start with {"field name": {"type": "boolean"}}'
         report.add("PCDC202", root.at, "definition", f"is {kind_of(root)}", limit, help)
         return None, sort_diagnostics(report.diagnostics)
+    if is_index(root):
+        settings = root.members[SETTINGS]
+        limit = "a schema has fields of at most 255 choices, an index has one field of any number"
+        file = report.source.path or "FILE"
+        help = f"run `pcdc index {file}` and ask it with `pcdc select`, or take `index` out of `{SETTINGS}`"
+        help = help if report.source.path else f"write it to a file; {help}"
+        report.add("PCDC240", settings.at, "definition", "is that of an index", limit, help)
+        return None, sort_diagnostics(report.diagnostics)
     return _checked(_declared(root, report, folder, examples=examples), report, name)
 
 
@@ -144,11 +171,7 @@ def _declared(
         at = root.members["x-catalog"].at
         catalogs.misplaced("definition", at, "is in no field", "a catalog has the choices of one field")
     settings = shapes.settings(root)
-    if _is_json_schema(root):
-        members = _properties(root, expansion, shapes, report)
-    else:
-        found = _shorthand(root, report)
-        members = None if found is None else (found, "")
+    members = members_of(root, expansion, shapes, report)
     declared = _fields(*members, expansion, report) if members else _Declared()
     own = root.get(SETTINGS)
     ignored = read_ignored(own.get(IGNORE) if isinstance(own, Object) else None, declared.asked, report)
@@ -169,8 +192,8 @@ def _with_examples(
 
 
 def _checked(declared: _Declared, report: Report, name: str) -> Found:
-    _check_schema_name(name, report)
-    diagnostics, settings = sort_diagnostics(_unrepeated(report.diagnostics)), declared.settings
+    check_schema_name(name, report)
+    diagnostics, settings = sort_diagnostics(unrepeated(report.diagnostics)), declared.settings
     if has_errors(diagnostics):
         return None, diagnostics
     instructions, scoring = settings.get("instructions", ""), settings.get("scoring", "joint")
@@ -190,7 +213,8 @@ def _checked(declared: _Declared, report: Report, name: str) -> Found:
     )
 
 
-def _check_schema_name(name: str, report: Report) -> None:
+def check_schema_name(name: str, report: Report) -> None:
+    """Report what keeps a text from being the name of a schema."""
     lone = next((c for c in name if "\ud800" <= c <= "\udfff"), None)
     if lone is not None:
         at = 0 if report.source.text else NOWHERE
@@ -199,12 +223,22 @@ def _check_schema_name(name: str, report: Report) -> None:
         report.add("PCDC228", at, f"schema name {quoted(name)}", fact, limit, help)
 
 
-def _unrepeated(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+def unrepeated(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     """Without repeats: a mistake in a shared definition is told once, for the first field that uses it."""
     kept = dict[object, Diagnostic]()
     for d in diagnostics:
         kept.setdefault((d.code, d.location, "" if d.location else d.subject, d.fact), d)
     return list(kept.values())
+
+
+def members_of(
+    root: Object, expansion: Expansion, shapes: Shapes, report: Report
+) -> tuple[dict[str, Member], str] | None:
+    """The fields of a definition in either spelling and the pointer to them, None if that is told."""
+    if _is_json_schema(root):
+        return _properties(root, expansion, shapes, report)
+    found = _shorthand(root, report)
+    return None if found is None else (found, "")
 
 
 def _is_json_schema(root: Object) -> bool:
@@ -316,7 +350,10 @@ def _fields(members: dict[str, Member], prefix: str, expansion: Expansion, repor
 
 def _check_count(subject: str, found: Expanded, at: int, report: Report) -> None:
     if found.total > MAX_CHOICES:
-        help = "bucket the choices, or split the decision over two fields or calls"
+        help = (
+            "bucket the choices, split the decision over two fields or calls, or make an index of one field: "
+        )
+        help += '`"x-pcdc": {"index": true}` and `pcdc index`'
         report.add("PCDC213", at, subject, f"has {found.total} choices", f"at most {MAX_CHOICES}", help)
     elif found.total < MIN_CHOICES and found.whole and found.few:
         few, limit = found.few, f"at least {MIN_CHOICES} choices"

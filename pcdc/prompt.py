@@ -233,17 +233,25 @@ def load_target(files: ModelFiles, layout: Layout = DEFAULT_LAYOUT) -> tuple[Tar
 
 
 def render_prompt(schema: Schema, target: Target) -> Prompt:
-    """Fill a target's frame with one schema's instructions and examples, and place the cut.
+    """Fill a target's frame with one schema's instructions and examples, and place the cut."""
+    instructions = target.frame.layout.instructions(schema)
+    texts = [example.context for example in schema.examples]
+    return fill_prompt(target, instructions, texts, lambda fence: _examples(schema, fence))
+
+
+def fill_prompt(
+    target: Target, instructions: str, texts: Sequence[str], examples: Callable[[str], str]
+) -> Prompt:
+    """Fill a target's frame with instructions and with what `examples` makes of `texts` in a fence.
 
     No text of an example spells the fence that it stands in, nor that of a request.
     """
-    instructions, fence = target.frame.layout.instructions(schema), FENCE
-    if schema.examples:
-        texts = "\n".join(example.context for example in schema.examples)
-        fence = free_fence(target.tokenizer, FENCE, texts)
-        shown = _examples(schema, free_fence(target.tokenizer, EXAMPLE_FENCE, texts))
-        instructions = f"{instructions}\n\n{shown}"
-    return _fill(target.tokenizer, target.frame, instructions, fence)
+    if not texts:
+        return _fill(target.tokenizer, target.frame, instructions)
+    whole = "\n".join(texts)
+    fence = free_fence(target.tokenizer, FENCE, whole)
+    shown = examples(free_fence(target.tokenizer, EXAMPLE_FENCE, whole))
+    return _fill(target.tokenizer, target.frame, f"{instructions}\n\n{shown}", fence)
 
 
 class _TemplateError(Exception):

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from math import isfinite
-from typing import NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from .diagnostics import code_points, quoted
 from .source import (
@@ -25,6 +25,8 @@ from .source import (
     Object,
     Report,
     Scalar,
+    kind_of,
+    plain,
 )
 
 _BLANKS = re.compile(r"[ \t\n\r]*")
@@ -35,11 +37,30 @@ _SIMPLE = re.compile(r'"([^"\\\x00-\x1f]*)"')
 _PLAIN = re.compile(r'[^"\\\x00-\x1f]*')
 _LONE = re.compile("[\ud800-\udfff]")
 _DECODER = json.JSONDecoder()
+T = TypeVar("T")
 _HEX = re.compile(r"[0-9a-fA-F]{4}")
 _ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
 _LOOKALIKE_WORDS = {"True": "true", "False": "false", "None": "null", "undefined": "null"}
 
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key stands twice")
+    return found
+
+
+def _finite(spelling: str) -> float:
+    value = float(spelling)
+    if not isfinite(value):
+        raise ValueError("a number out of range")
+    return value
+
+
+# What the reader below refuses this refuses too, but for half a character, and for nests and whole numbers a
+# little too large.
+_STRICT = json.JSONDecoder(object_pairs_hook=_distinct, parse_float=_finite, parse_constant=_finite)
 
 _SMALLEST = {"definition": '{"field": {"type": "boolean"}}', "catalog": '["yes", "no"]'}
 
@@ -55,15 +76,35 @@ def read_json(report: Report, kind: str = "definition") -> Node | None:
 
 def read_json_lines(report: Report) -> list[Node | Refused]:
     """The values of a catalog with one a line; what is wrong with a line stands in its place."""
-    return list(_Reader(report).lines())
+    reader = _Reader(report)
+    return list(reader.lines(reader.line_value))
 
 
 def each_json_line(report: Report) -> Iterator[Node | Refused]:
     """The same one by one, for a file of any length: the limit on values is for each line."""
     reader = _Reader(report)
-    for value in reader.lines():
+    for value in reader.lines(reader.line_value):
         reader.values = 0
         yield value
+
+
+def each_plain_line(report: Report) -> Iterator[tuple[int, Any] | Refused]:
+    """Where each line starts and its value as plain data, read by the library unless something is wrong."""
+    reader = _Reader(report)
+    return reader.lines(reader.plain_line)
+
+
+def each_plain_item(report: Report) -> Iterator[tuple[int, Any]]:
+    """Where each item of a catalog's array starts and its value as plain data. Raises Refused."""
+    return _Reader(report).items()
+
+
+def value_at(report: Report, at: int) -> Node:
+    """The value that stands at a place where one was read before."""
+    reader = _Reader(Report(report.source))
+    reader.at = at
+    reader.blanks()
+    return reader.value(2)
 
 
 class Refused(Exception):
@@ -93,16 +134,16 @@ class _Reader:
             self.refuse(f"goes on with {self.next()} after its end", help=f"a {kind} is one JSON value")
         return value
 
-    def lines(self) -> Iterator[Node | Refused]:
-        read = 0
+    def lines(self, read: Callable[[int, int], T]) -> Iterator[T | Refused]:
+        done = 0
         for start, end in self.report.source.line_spans():
             # The rest of a value that went over its line is no entry of its own.
-            if start < read:
+            if start < done:
                 continue
             try:
-                yield self.line_value(start, end)
+                yield read(start, end)
             except Refused as refused:
-                read = max(self.at, end)
+                done = max(self.at, end)
                 yield refused
 
     def line_value(self, start: int, end: int) -> Node:
@@ -124,6 +165,42 @@ class _Reader:
         if self.at < end:
             self.refuse(f"goes on with {self.next()} after the value", help=help)
         return value
+
+    def plain_line(self, start: int, end: int) -> tuple[int, Any]:
+        line = self.text[start:end]
+        with suppress(ValueError, RecursionError):
+            value, stop = _STRICT.raw_decode(line)
+            if stop == len(line) or not line[stop:].strip(" \t\r"):
+                self.at = end
+                return start, value
+        self.values = 0
+        return start, plain(self.line_value(start, end))
+
+    def items(self) -> Iterator[tuple[int, Any]]:
+        start = self.at
+        if self.blanks() != "[":
+            root = self.document("catalog")
+            assert isinstance(root, Scalar | Object)
+            limit = "a catalog is an array of texts or objects"
+            raise Refused("PCDC105", root.at, f"is {kind_of(root)}", limit)
+        start, self.at = self.at, self.at + 1
+        if self.blanks() != "]":
+            yield self.item()
+            while self.blanks() == ",":
+                self.comma("]")
+                yield self.item()
+        self.close("]", start)
+        self.blanks()
+        if self.at < len(self.text):
+            self.refuse(f"goes on with {self.next()} after its end", help="a catalog is one JSON value")
+
+    def item(self) -> tuple[int, Any]:
+        start = self.at
+        with suppress(ValueError, RecursionError):
+            value, self.at = _STRICT.raw_decode(self.text, start)
+            return start, value
+        self.values = 0
+        return start, plain(self.value(2))
 
     def refuse(self, fact: str, at: int | None = None, help: str = "") -> NoReturn:
         raise Refused("PCDC105", self.at if at is None else at, fact, "", help)

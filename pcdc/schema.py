@@ -65,6 +65,7 @@ class CatalogUse:
 
     `source` is for people and never holds a password. `url` is the database as declared, variables not
     expanded, and `query` what it is asked; `changes` is a cheap query whose answer changes when the rows do.
+    That of an `index` may have any number of rows.
     """
 
     field: str
@@ -73,6 +74,7 @@ class CatalogUse:
     changes: str | None = None
     url: str = dataclasses.field(default="", repr=False)
     query: str = ""
+    index: bool = False
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from jsonschema.exceptions import ValidationError  # type: ignore[import-untyped
 from .diagnostics import quoted
 from .keywords import suggestion
 from .labels import check_length
-from .source import Array, Node, Object, Report, Scalar, Unread, kind_of
+from .source import Array, Node, Object, Report, Scalar, Unread, kind_of, plain
 
 SETTINGS = "x-pcdc"
 
@@ -59,7 +59,7 @@ class Shapes:
             fact = f"is {kind_of(member.value)}"
             self._report.add("PCDC201", member.at, subject, fact, "must be an object")
             return {}
-        value: dict[str, Any] = _plain(member.value)
+        value: dict[str, Any] = plain(member.value)
         if isinstance(value.get("instructions"), str):
             check_length("`instructions`", value["instructions"], member.at, self._report)
         return {} if self._check(subject, member.value, "settingsShape", value) else value
@@ -139,21 +139,12 @@ def _told(node: Scalar | Array | Object, rule: str) -> str:
     return quoted(node.value) if isinstance(node.value, str) else node.spelling or kind_of(node)
 
 
-def _plain(node: Node) -> Any:
-    """A node as plain data, without members that are unread; an unread item is empty text."""
-    if isinstance(node, Object):
-        return {key: _plain(m.value) for key, m in node.members.items() if not isinstance(m.value, Unread)}
-    if isinstance(node, Array):
-        return [_plain(item) for item in node.items]
-    return "" if isinstance(node, Unread) else node.value
-
-
 def _outline(node: Object, whole: str) -> dict[str, Any]:
     """An object as plain data one level deep; only the member called `whole` keeps what is inside it."""
 
     def outline(key: str, value: Node) -> Any:
         if isinstance(value, Scalar) or key == whole:
-            return _plain(value)
+            return plain(value)
         return [None] * len(value.items) if isinstance(value, Array) else {}
 
     read = {key: m.value for key, m in node.members.items() if not isinstance(m.value, Unread)}

@@ -14,7 +14,7 @@ from functools import cached_property
 from math import isfinite
 from numbers import Integral
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
 from pcdc_runtime.artifact import OPENING
 
@@ -26,6 +26,7 @@ MAX_REPEATS = 100
 MAX_VALUES = 1_000_000
 MAX_DIGITS = 1000
 NOWHERE = -1
+SPLIT = "a field has at most 255 choices; split large lists before they reach a"
 
 _EXCERPT = 96
 _LITERAL = r'(?:[^"\\]|\\.)*'
@@ -101,6 +102,15 @@ def kind_of(node: Scalar | Array | Object) -> str:
     if node.value is None:
         return "null"
     return "a boolean" if isinstance(node.value, bool) else "a number"
+
+
+def plain(node: Node) -> Any:
+    """A node as plain data, without members that are unread; an unread item is empty text."""
+    if isinstance(node, Object):
+        return {key: plain(m.value) for key, m in node.members.items() if not isinstance(m.value, Unread)}
+    if isinstance(node, Array):
+        return [plain(item) for item in node.items]
+    return "" if isinstance(node, Unread) else node.value
 
 
 @dataclass(frozen=True)
@@ -226,7 +236,7 @@ def read_source(
     path: Path,
     kind: str = "definition",
     max_bytes: int = MAX_FILE_BYTES,
-    split: str = "a field has at most 255 choices; split large lists before they reach a",
+    split: str = SPLIT,
     stream: BinaryIO | None = None,
     *,
     json_lines: bool = False,

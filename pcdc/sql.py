@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from sqlalchemy import URL, Connection
 
 TIMEOUT = 10
+INDEX_TIMEOUT = 300
 ROWS = MAX_CHOICES + 1
 
 T = TypeVar("T")

@@ -68,6 +68,7 @@ class Columns:
 
     value: str = ""
     description: str = ""
+    id: str = ""
     where: Mapping[str, Value] = field(default_factory=dict)
 
 
@@ -112,7 +113,7 @@ def read_table(kind: str, report: Report, columns: Columns) -> Table | None:
 
 def find_columns(names: Sequence[str], columns: Columns, also: Sequence[Misfit] = ()) -> None:
     """See that each column that is asked for is there once. Raises ColumnError with all that are not."""
-    asked = [("value", columns.value), ("description", columns.description)]
+    asked = [("value", columns.value), ("description", columns.description), ("id", columns.id)]
     asked = [(keyword, name) for keyword, name in asked if name] + [("where", name) for name in columns.where]
     found = [_misfit(names, name, keyword) for keyword, name in asked]
     misfits = [*also, *(misfit for misfit in found if misfit)]
@@ -136,11 +137,12 @@ def _lines(source: SchemaSource) -> Table:
     table = Table(source)
     for start, end in source.line_spans():
         line = source.text[start:end]
-        table.add(Row(line, start) if line.strip() else _blank(line, start))
+        table.add(Row(line, start) if line.strip() else blank_line(line, start))
     return table
 
 
-def _blank(line: str, at: int) -> Problem:
+def blank_line(line: str, at: int) -> Problem:
+    """Why a line without text is no entry."""
     fact = "holds only blanks" if line else "is empty"
     return Problem("PCDC216", at, fact, "every line is a choice", "remove the empty line")
 
@@ -180,7 +182,7 @@ def _cells(source: SchemaSource, delimiter: str, columns: Columns) -> Table:
             table.add(row)
         elif number == 0 and row.cells:
             header = row.cells
-            value, description, wanted = _positions(header, columns)
+            value, description, wanted = positions(header, columns)
         elif not header:
             break
         elif len(row.cells) != len(header):
@@ -195,7 +197,8 @@ def _cells(source: SchemaSource, delimiter: str, columns: Columns) -> Table:
     return table
 
 
-def _positions(header: list[str], columns: Columns) -> tuple[int, int, list[tuple[int, str]]]:
+def positions(header: list[str], columns: Columns) -> tuple[int, int, list[tuple[int, str]]]:
+    """Where value and description stand in a row, and what cells must be equal to. Raises ColumnError."""
     misfits, texts = list[Misfit](), dict[str, str]()
     if not columns.value:
         listed = ", ".join(map(quoted, header[:_NAMES_SHOWN]))
@@ -242,7 +245,7 @@ def _values(source: SchemaSource, values: Iterable[Node | Refused], columns: Col
     if keys:
         find_columns(keys, columns)
     for item in items:
-        row = _entry(item, value, description, columns.where)
+        row = entry(item, value, description, columns.where)
         if row is None:
             table.passed += 1
         else:
@@ -250,7 +253,7 @@ def _values(source: SchemaSource, values: Iterable[Node | Refused], columns: Col
     return table
 
 
-def _entry(
+def entry(
     item: Node | Refused, value: str, description: str, where: Mapping[str, Value]
 ) -> Row | Problem | None:
     """One item's row, or None where it is not wanted."""

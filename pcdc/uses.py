@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from math import inf
 from pathlib import Path
+from typing import Any
 
 from . import sql
 from .parse import catalogs_of
@@ -24,6 +26,7 @@ class _Question:
     query: str
     folder: Path
     name: str
+    seconds: float
 
 
 class Uses:
@@ -77,12 +80,20 @@ class Uses:
 
     def _questions(self, source: Path) -> list[_Question]:
         asked = [(use, use.changes or use.query) for use in self._of(source) if use.path is None]
-        return [_Question(use.url, q, source.parent, f"{use.source} ({q})") for use, q in asked]
+        return [
+            _Question(
+                use.url,
+                q,
+                source.parent,
+                f"{use.source} ({q})",
+                sql.INDEX_TIMEOUT if use.index and not use.changes else sql.TIMEOUT,
+            )
+            for use, q in asked
+        ]
 
     def _ask(self, question: _Question) -> None:
         try:
-            found = sql.ask(question.url, question.query, question.folder)
-            answer = hashlib.sha256(repr(found).encode("utf-8", "surrogatepass")).hexdigest()
+            answer = sql.stream(question.url, question.query, question.folder, _digest, question.seconds)
         except Exception as error:
             # Whatever it is, the build that follows says why.
             answer = getattr(error, "code", type(error).__name__)
@@ -92,6 +103,13 @@ class Uses:
             self._asking.discard(question)
         if changed:
             self._answered()
+
+
+def _digest(columns: tuple[str, ...], rows: Iterator[tuple[Any, ...]]) -> str:
+    digest = hashlib.sha256()
+    for row in chain([columns], rows):
+        digest.update(repr(row).encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
 
 
 def _is_json(path: Path) -> bool:
