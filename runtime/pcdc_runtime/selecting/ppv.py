@@ -54,7 +54,7 @@ class _Top:
     """
 
     child: Ints
-    logit: NDArray[np.float32]
+    logit: Floats
     least: float
     mass: float
 
@@ -127,7 +127,7 @@ class NumpyVerifier:
             if len(valid):
                 valid = valid[np.argsort(child[valid])]
                 mass = float(np.exp(logit - read.norm[at]).sum())
-                tops[at] = _Top(child[valid], logit[valid], float(logit.min()), mass)
+                tops[at] = _Top(child[valid], logit[valid].astype(np.float64), float(logit.min()), mass)
         return tops
 
     def _ahead(self, span: Span, children: Children, top: _Top | None) -> _Ahead:
