@@ -6,6 +6,7 @@ catalog can be is enumerated in a few lines.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 
 import numpy as np
 from pcdc_runtime.artifact import EndSets
@@ -71,6 +72,7 @@ class TableBeliefs:
 def seeded_table(seed: int, width: int, temperature: float = 1.0, sharpness: float = 2.0) -> TableBeliefs:
     """A random model; the greater `sharpness`, the surer it is."""
 
+    @cache
     def distribution(path: Path) -> list[float]:
         weights = np.exp(np.random.default_rng([seed, *path, len(path)]).normal(0, sharpness, width))
         return [float(weight) for weight in weights / weights.sum()]

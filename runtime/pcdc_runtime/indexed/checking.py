@@ -26,6 +26,7 @@ MAX_ROW_TOKENS = 8 * MAX_CHOICE_CHARS
 _BLOCK = 1 << 17
 _BLOCK_BYTES = 1 << 18
 _CODES = 0x110000
+_PLAIN = bytes(range(0x20, 0x7F))
 
 
 def check_sections(data: Bytes, sections: Mapping[str, Section]) -> None:
@@ -136,13 +137,13 @@ def _check_texts(texts: Texts, what: str, least: int) -> None:
 
 
 def _check_shown(texts: Texts) -> None:
-    """No text is blank, and all characters show. Of what no text holds nothing has to be looked for."""
+    """No text is blank, and all characters show; texts are looked at one by one where one may not."""
     held = np.zeros(_CODES, dtype=np.bool_)
     for low, high in _blocks(texts):
         data, start = _cut(texts, low, high)
         check(bool(np.logical_or.reduceat(data > 0x20, start[:-1]).all()), "has a label that is blank")
-        text = data.tobytes().decode()
-        held[data if text.isascii() else np.frombuffer(text.encode("utf-32-le"), dtype="<u4")] = True
+        rest = data.tobytes().translate(None, _PLAIN).decode()
+        held[np.frombuffer(rest.encode("utf-32-le"), dtype="<u4")] = True
     chars = list(map(chr, np.flatnonzero(held).tolist()))
     if any(char.isspace() and char > "\x7f" for char in chars) or hidden(" ".join(chars), BLANKS):
         for low, high in _blocks(texts):
@@ -160,10 +161,9 @@ def _check_distinct(texts: Texts) -> None:
     power = np.cumprod(factor, dtype=np.uint64)
     for low, high in _blocks(texts):
         keys[low:high] = _hashes(*_cut(texts, low, high), weight, power)
-    order = np.argsort(keys)
-    keys = keys[order]
-    twice = keys[1:] == keys[:-1]
-    alike = order[np.append(twice, False) | np.append(False, twice)].tolist()
+    rising = np.sort(keys)
+    twice = rising[1:][rising[1:] == rising[:-1]]
+    alike = np.flatnonzero(np.isin(keys, twice)).tolist() if len(twice) else []
     check(len({texts[n] for n in alike}) == len(alike), "has two labels with one id")
 
 
