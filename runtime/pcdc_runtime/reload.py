@@ -68,11 +68,11 @@ class _File(Generic[T]):
 
     def look(self) -> bool:
         """Whether there is something else than when last looked."""
-        if self._settled and self._stamp == _stamp(self.path):
+        if self._settled and self._stamp == stamp_of(self.path):
             return False
         before, self._settled = self.content, False
         # The stamp is taken first: a write after it leaves another one, and the file is read again.
-        stamp, now = _stamp(self.path), monotonic()
+        stamp, now = stamp_of(self.path), monotonic()
         if stamp != self._stamp:
             self._stamp, self._since = stamp, now
         try:
@@ -194,7 +194,7 @@ def _calibration_file(path: Path) -> _File[Calibration]:
     return _File(path, calibration_file.read_bytes, partial(calibration_file.loads, subject=str(path)))
 
 
-def _stamp(path: Path) -> Stamp | None:
+def stamp_of(path: Path) -> Stamp | None:
     """What changes with a file's content even where its time is put back; None where there is no file."""
     try:
         status = path.stat()

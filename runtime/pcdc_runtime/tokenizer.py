@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from tokenizers import Tokenizer
@@ -25,6 +26,9 @@ from .errors import (
     TokenizerError,
 )
 from .rules import MAX_CONTEXT_BYTES
+
+if TYPE_CHECKING:
+    from .indexed.index import Index
 
 FINGERPRINTED = ("normalizer", "pre_tokenizer", "model", "added_tokens", "decoder")
 PROBE_TEXTS = (
@@ -135,8 +139,8 @@ def probe_encodings(tokenizer: Tokenizer) -> tuple[tuple[str, tuple[int, ...]], 
     return tuple((text, tuple(encode_text(tokenizer, text))) for text in PROBE_TEXTS)
 
 
-def check_tokenizer(artifact: Artifact, tokenizer: Tokenizer, print_: str, model: str) -> None:
-    """Refuse a tokenizer the artifact was not compiled for; `print_` is the tokenizer's fingerprint.
+def check_tokenizer(artifact: Artifact | Index, tokenizer: Tokenizer, print_: str, model: str) -> None:
+    """Refuse a tokenizer the artifact or index was not compiled for; `print_` is its fingerprint.
 
     Raises FingerprintMismatchError.
     """

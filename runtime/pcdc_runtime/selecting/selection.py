@@ -54,9 +54,10 @@ class Selection:
 
     `certified` says that these are the true answers in the true order; `exact` alone says it. No entry that
     is not among them has a P_L above `bound`, and `lead` is by how many nats the last answer is ahead of it:
-    the gap that is left where it is negative, inf where nothing is left. `legal_mass` has bounds of P_L(S),
-    the probability that the model writes any label at all. `missed` is the most probability of valid tokens
-    that a top-M never looked at. Both are None, or 0, where a method does not know of any.
+    negative where a gap is left, inf where nothing is. There can be fewer answers than were asked for, or
+    none, where a budget ended the search. `legal_mass` has bounds of P_L(S), the probability that the model
+    writes any label at all, None where a method does not know any. `missed` is the most probability of valid
+    tokens that a top-M never looked at.
 
     At a `temperature` other than 1 all of it is about the model whose every next-token distribution is
     tempered. `k`, `seed`, `beam`, `top` and `budget` are what the request ran with, None what its method
@@ -176,9 +177,14 @@ def answers_of(outcome: Outcome, labels: Labels, band: float) -> tuple[Selected,
     return tuple(reversed(answers))
 
 
+def bound_of(outcome: Outcome) -> float:
+    """The most P_L that an entry can have which is no answer."""
+    return math.exp(outcome.bound)
+
+
 def lead_of(outcome: Outcome) -> float:
     """By how many nats the last answer is ahead of all that is no answer."""
-    return _less(outcome.found[-1].low, outcome.bound)
+    return _less(outcome.found[-1].low if outcome.found else -math.inf, outcome.bound)
 
 
 def share_of(found: Found, outcome: Outcome) -> tuple[float, float]:
