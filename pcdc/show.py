@@ -20,6 +20,8 @@ from .diagnostics import visible
 if TYPE_CHECKING:
     from pcdc_runtime.result import FieldResult, Result
 
+    from .indexing.describe import IndexView, LabelView
+
 MAX_SHOWN = 12
 DEFAULT_THRESHOLD = 0.75
 """Below which probability an answer of an uncalibrated run is marked."""
@@ -116,6 +118,38 @@ def artifact_picture(view: ArtifactView, *, terminal: bool) -> str:
         f"inputs:\n{inputs}"
     )
     return head + "".join("\n" + _field_picture(field, terminal) for field in view.fields)
+
+
+def index_picture(view: IndexView) -> str:
+    """An index for people: what it asks, how much it holds, which labels are one answer."""
+    inputs = "".join(f"  {visible(key)}: {visible(value[:12])}\n" for key, value in view.inputs.items())
+    times = f"{view.file_bytes / view.raw_id_bytes:.2f} times" if view.raw_id_bytes else "beside no"
+    lines = [
+        f"index {view.name}, model {view.model}, field {view.field}, temperature {view.temperature:g}",
+        f"digest {view.digest}",
+        f"question: {view.question}",
+        f"prompt: {view.head_tokens} head tokens, {view.tail_tokens} tail tokens, {view.examples} worked examples",
+        f"catalog: {view.entries:,} entries, {view.labels:,} labels"
+        + (", with ids" if view.has_ids else ", which are their own ids"),
+        f"rows: {view.rows:,} rows of {view.tokens:,} tokens, the longest of {view.longest_row}; "
+        f"{view.end_sets} END sets",
+        f"file: {view.file_bytes:,} bytes, {times} the raw ids ({view.raw_id_bytes:,} bytes)",
+        "inputs:",
+    ]
+    grouped = f"grouped: {len(view.groups):,} entries of {sum(map(len, view.groups)):,} labels\n"
+    shown = "".join(f"one answer: {_labels(_named(group))}\n" for group in view.groups[:MAX_SHOWN])
+    more = len(view.groups) - MAX_SHOWN
+    return (
+        "".join(f"{visible(line)}\n" for line in lines)
+        + inputs
+        + grouped
+        + shown
+        + (f"one answer: {more:,} more\n" if more > 0 else "")
+    )
+
+
+def _named(group: Sequence[LabelView]) -> list[str]:
+    return [row.label if row.id == row.label else f"{row.label} ({row.id})" for row in group]
 
 
 def _field_picture(field: FieldView, terminal: bool) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -21,14 +22,22 @@ def inspect(
 ) -> None:
     """Show what an artifact holds: tokens of every choice, tries, END sets, collisions. Needs no weights.
 
+    Of an index it shows how much of everything there is, and which labels are one answer.
+
     Examples:
 
         pcdc inspect build/support.smollm2-135m.pcdc
 
         pcdc inspect build/support.smollm2-135m.pcdc --json | jq '.fields[].collisions'
+
+        pcdc inspect build/products.smollm2-135m.pcdx
     """
     from pcdc_runtime.codec import read
+    from pcdc_runtime.indexed.codec import holds_index
 
+    if holds_index(artifact):
+        _inspect_index(artifact, as_json=as_json, prompt=prompt)
+        return
     from pcdc.describe import describe, token_bytes_of
 
     loaded = read(artifact)
@@ -45,3 +54,20 @@ def inspect(
     from pcdc.show import artifact_picture
 
     put(artifact_picture(view, terminal=on_terminal(sys.stdout)), end="")
+
+
+def _inspect_index(path: Path, *, as_json: bool, prompt: bool) -> None:
+    from pcdc_runtime.indexed.codec import open_index
+
+    from pcdc.indexing.describe import describe_index
+
+    index = open_index(path)
+    view = describe_index(index)
+    if prompt:
+        put(view.prompt)
+    elif as_json:
+        print_json(view.to_dict())
+    else:
+        from pcdc.show import index_picture
+
+        put(index_picture(view), end="")

@@ -28,6 +28,7 @@ from .artifact import (
 )
 from .candidates import Candidates
 from .errors import ArtifactError
+from .indexed.layout import INDEX_MAGIC
 from .payload import FIELD_KEYS, FORM_KEYS, NODE_KEYS
 from .rules import MAX_CHOICES, MIN_CHOICES
 from .storage import NotRegularError, read_regular
@@ -89,10 +90,10 @@ def loads(data: bytes, subject: str = "artifact") -> Artifact:
 
     Integer arrays of the result are read-only views into `data`'s payload.
     """
-    if len(data) > MAX_BYTES:
-        raise _damaged(subject, f"is larger than {MAX_BYTES} bytes")
     if not data.startswith(OPENING):
         raise _stranger(data, subject)
+    if len(data) > MAX_BYTES:
+        raise _damaged(subject, f"is larger than {MAX_BYTES} bytes")
     try:
         payload, digest = _open_envelope(data, subject)
         artifact = _from_payload(payload)
@@ -123,6 +124,12 @@ def _stranger(data: bytes, subject: str) -> ArtifactError:
             subject,
             "is a definition file, not an artifact",
             help=f"compile it with `pcdc build {shlex.quote(subject)}`, then name the file that this writes",
+        )
+    if data.startswith(INDEX_MAGIC):
+        return ArtifactError(
+            subject,
+            "is an index, not an artifact",
+            help=f"find its labels with `pcdc select {shlex.quote(subject)}`",
         )
     return ArtifactError(subject, "is not a pcdc artifact", help="name a file that `pcdc build` wrote")
 

@@ -90,10 +90,24 @@ class Labels:
 
     def of_entry(self, entry: int) -> Ints:
         """The numbers of an entry's labels, rising."""
+        if not 0 <= entry < self.entries:
+            raise IndexError(entry)
+        before, by_entry = self._places
         # Of the labels before the first one of entry `e`, `e` are first ones.
-        before = self.later - np.arange(len(self.later), dtype=np.int32)
         first = entry + int(np.searchsorted(before, entry, side="right"))
-        return np.append(np.int32(first), self.later[self.joins == entry])
+        low, high = np.searchsorted(self.joins, (entry, entry + 1), sorter=by_entry)
+        return np.append(np.int32(first), self.later[by_entry[low:high]])
+
+    @property
+    def grouped(self) -> Ints:
+        """The entries that are more than one label, rising."""
+        return np.unique(self.joins)
+
+    @cached_property
+    def _places(self) -> tuple[Ints, NDArray[np.int64]]:
+        """How many first labels are before each later one, and the later ones by their entries."""
+        before: Ints = self.later - np.arange(len(self.later), dtype=np.int32)
+        return before, np.argsort(self.joins, kind="stable")
 
     @cached_property
     def entry(self) -> Ints:

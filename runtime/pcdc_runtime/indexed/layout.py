@@ -107,6 +107,14 @@ def section_bytes(index: Index) -> Iterator[tuple[str, memoryview]]:
         yield name, whole.view(np.uint8).data
 
 
+def file_size(index: Index) -> int:
+    """How many bytes the index's file has."""
+    size = PROLOGUE.size + len(index.header)
+    for _, data in section_bytes(index):
+        size = aligned(size) + len(data)
+    return size
+
+
 def header_of(index: Index) -> bytes:
     """The header's canonical bytes."""
     return pack(
