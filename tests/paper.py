@@ -138,6 +138,14 @@ class Brute:
             rejected_all += rejected
         return {entry: law[entry] + rejected_all * resampled[entry] for entry in range(self.entries)}
 
+    def resampled(self, k):
+        """What is drawn by weight from `k` candidates."""
+        return self.summed(
+            (entry, p * weight / math.fsum(each[2] for each in drawn))
+            for p, drawn in self.draws(k)
+            for entry, _, weight in drawn
+        )
+
     def steps(self, k):
         """The probability of each count of candidates that algorithm 1 draws."""
         bad = 1 - self.legal

@@ -80,6 +80,19 @@ def test_disc_draws_by_the_law_of_algorithm_one(k):
     assert not agree(counts, brute.trie())
 
 
+def low_mass():
+    return random_world(2, 0.7)
+
+
+def test_after_rejection_of_all_the_answer_is_resampled_by_weight():
+    brute = Brute(*low_mass())
+    counts = Counter(each.found[0].entry for each in runs(low_mass, 3) if not each.sampling.accepted)
+    assert counts.total() > RUNS / 2
+    assert agree(counts, brute.resampled(3))
+    assert not agree(counts, brute.trie())
+    assert not agree(counts, brute.true())
+
+
 def test_disc_with_many_attempts_draws_by_p_s():
     table, rows = nested()
     counts = Counter(outcome.found[0].entry for outcome in runs(nested, 12))
