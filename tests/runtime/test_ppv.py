@@ -139,8 +139,8 @@ def test_valid_tokens_that_were_not_looked_at_never_have_more_than_the_missed_ma
         assert (options.missed == 0) == (len(options.token) == len(children))
 
 
-def test_the_missed_mass_is_no_more_than_the_rows_that_are_left_could_have():
-    rows = make_rows((n, (n, 1), (0,)) for n in range(10))
+def test_the_missed_mass_is_no_more_than_the_children_that_are_left_could_have():
+    rows = make_rows((n, (n // 2, n % 2), (0,)) for n in range(20))
     logit = np.zeros((1, 50_000), dtype=np.float32)
     logit[0, :3] = 1
     read = Read(logit, np.logaddexp.reduce(logit.astype(np.float64), axis=1))

@@ -50,11 +50,12 @@ class Best(NamedTuple):
 class _Top:
     """The children that are among the most probable tokens, rising, and their logits.
 
-    `least` is the least logit of all those tokens, `mass` their probability.
+    `left` counts the other children; `least` is the least logit of all those tokens, `mass` their mass.
     """
 
     child: Ints
     logit: Floats
+    left: int
     least: float
     mass: float
 
@@ -126,8 +127,10 @@ class NumpyVerifier:
             valid = np.flatnonzero(child >= 0)
             if len(valid):
                 valid = valid[np.argsort(child[valid])]
+                logit = logit.astype(np.float64)
+                left = len(children[at].token) - len(valid)
                 mass = float(np.exp(logit - read.norm[at]).sum())
-                tops[at] = _Top(child[valid], logit[valid].astype(np.float64), float(logit.min()), mass)
+                tops[at] = _Top(child[valid], logit[valid], left, float(logit.min()), mass)
         return tops
 
     def _ahead(self, span: Span, children: Children, top: _Top | None) -> _Ahead:
@@ -154,8 +157,7 @@ class NumpyVerifier:
         if part.top is not None:
             # A missed child is neither in the top nor in an END set: what such sets have beyond it counts.
             mass = part.top.mass + float(np.exp(ids[ids < part.top.least - norm]).sum())
-            rest = int(span.high - part.closed - (part.high - part.low).sum())
-            missed = min(max(0.0, 1 - mass) + NORM_ERROR, rest * math.exp(part.top.least - norm))
+            missed = min(max(0.0, 1 - mass) + NORM_ERROR, part.top.left * math.exp(part.top.least - norm))
         entry = self._rows.entry[span.low : part.closed]
         return Options(part.token, part.low, part.high, log, entry, closing, missed)
 
