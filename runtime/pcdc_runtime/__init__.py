@@ -17,15 +17,19 @@ from .errors import (
     ExtraMissingError,
     FingerprintMismatchError,
     HubUnreachableError,
+    IndexFileError,
     LogitsWidthError,
     ModelNotFoundError,
     ModelNotSupportedError,
     PcdcError,
     PruningError,
     ScoreError,
+    SelectionError,
+    SelectionMismatchError,
     TemperatureError,
     ThresholdError,
     UnknownFieldError,
+    UnknownMethodError,
     UnknownScoringError,
 )
 
@@ -35,6 +39,9 @@ if TYPE_CHECKING:
     from .engines import Engines
     from .loaded import LoadedModel, open_model
     from .result import AppliedCalibration, FieldResult, Result, Route
+    from .selecting.opening import open_selector
+    from .selecting.selection import Selected, Selection
+    from .selecting.selector import Selector
 
 __all__ = [
     "AppliedCalibration",
@@ -50,6 +57,7 @@ __all__ = [
     "FieldResult",
     "FingerprintMismatchError",
     "HubUnreachableError",
+    "IndexFileError",
     "LoadedModel",
     "LogitsWidthError",
     "ModelNotFoundError",
@@ -59,13 +67,20 @@ __all__ = [
     "Result",
     "Route",
     "ScoreError",
+    "Selected",
+    "Selection",
+    "SelectionError",
+    "SelectionMismatchError",
+    "Selector",
     "TemperatureError",
     "ThresholdError",
     "UnknownFieldError",
+    "UnknownMethodError",
     "UnknownScoringError",
     "calibration_path",
     "load",
     "open_model",
+    "open_selector",
     "read_thresholds",
 ]
 
@@ -80,9 +95,13 @@ _HOMES = {
     "LoadedModel": "loaded",
     "Result": "result",
     "Route": "result",
+    "Selected": "selecting.selection",
+    "Selection": "selecting.selection",
+    "Selector": "selecting.selector",
     "calibration_path": "calibration",
     "load": "engine",
     "open_model": "loaded",
+    "open_selector": "selecting.opening",
     "read_thresholds": "calibration",
 }
 
