@@ -28,9 +28,10 @@ ONLY_IN = {
     "threadpoolctl": "evaluation",
     "matplotlib": "evaluation bench",
     "pcd_rlcd": "bench",
+    "marisa_trie": "bench",
 }
 SLOW = {"mlx", "mlx_lm", "transformers", "tokenizers", "jsonschema", "watchdog", "numpy", "msgpack"}
-EVAL = {"llguidance", "scipy", "sklearn", "threadpoolctl", "matplotlib"}
+EVAL = {"llguidance", "scipy", "sklearn", "threadpoolctl", "matplotlib", "marisa_trie"}
 
 
 @dataclass(frozen=True)
