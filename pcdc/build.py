@@ -1,43 +1,34 @@
 """Build: which targets there are, which are stale, and what compiling them gave.
 
-A target is one schema source for one model. Every source is read and every target decided on its own, so
+A target is one definition for one model. Every definition is read and every target decided on its own, so
 one bad file hides no other and the last good artifact stays. Needs a tokenizer only where something is
 compiled; needs no weights and no MLX.
 """
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from functools import cached_property, lru_cache
 from pathlib import Path, PurePath
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
-from pcdc_runtime import codec, models
-from pcdc_runtime.artifact import Artifact
-from pcdc_runtime.calibration import calibration_path
 from pcdc_runtime.errors import ArtifactError, PcdcError
-from pcdc_runtime.storage import sweep, way_to_write, write_atomic
+from pcdc_runtime.storage import sweep, way_to_write
 
-from .cache import Decision, decide, input_record
-from .diagnostics import Diagnostic, finding, from_error, quoted, sort_diagnostics
+from .cache import Decision
+from .definitions import Progress, read_definition, read_old
+from .diagnostics import Diagnostic, finding, from_error, sort_diagnostics
+from .folders import Source, find_sources
 from .ignoring import told
-from .output import LOG_NAME, SUFFIX, append_log, artifact_names, plain_name
-from .parse import catalogs_of, parse_file
-from .prompt import Target, load_target, template_digest
-from .schema import Schema
+from .kinds import Kind, Made
+from .lanes import Lane, find_lanes
+from .output import LOG_NAME, NOUNS, append_log, artifact_names, plain_name
 
 Outcome = Literal["built", "fresh", "failed"]
-NOT_SOURCES = frozenset({"catalogs", "examples"})
-TARGETS_KEPT = 8
-_CALIBRATION = calibration_path(SUFFIX).name
-_NOTHING_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG})
+Read: TypeAlias = tuple[Kind[Any] | None, list[Diagnostic]]
 
 
 @dataclass(frozen=True)
@@ -65,14 +56,6 @@ class BuildReport:
         return {"targets": [asdict(t) | {"artifact": str(t.artifact)} for t in self.targets]}
 
 
-@dataclass(frozen=True)
-class Source:
-    """A schema file, and its place below the folder it was found in, without suffix."""
-
-    path: Path
-    relative: PurePath
-
-
 def build(
     paths: Sequence[Path],
     model_names: Sequence[str],
@@ -80,257 +63,140 @@ def build(
     *,
     force: bool = False,
     ready: Callable[[Path], bool] = lambda _: True,
+    progress: Progress | None = None,
 ) -> BuildReport:
-    """Bring the artifacts of all schemas under `paths` for all models up to date in `out`.
+    """Bring what the definitions under `paths` become for all models up to date in `out`.
 
     `ready` is asked before a source is read and again after it; unless both answers are yes, the source is
-    left out of the report.
+    left out of the report. `progress` hears of the entries of an index.
     """
+
+    def read(path: Path) -> Read | None:
+        found = read_definition(path, progress) if ready(path) else None
+        return found if found and ready(path) else None
+
     sources, findings = find_sources(paths, out)
-    lanes: list[Lane] = []
-    for model_name in dict.fromkeys(model_names):
-        try:
-            lanes.append(Lane(models.resolve(model_name, weights=False)))
-        except PcdcError as error:
-            findings.append(from_error(error))
-    planned = [(source, lane) for source in sources for lane in lanes]
-    names = artifact_names([(s.relative, lane.files.name, s.path.as_posix()) for s, lane in planned])
-    schemas: dict[Path, Schema | None] = {}
-    for source in sources:
-        if ready(source.path):
-            schema, problems = parse_file(source.path)
-            if ready(source.path):
-                schemas[source.path] = schema
-                findings += told(problems, schema)
+    report = build_sources(sources, read, model_names, out, force=force)
+    return replace(report, diagnostics=_sorted([*findings, *report.diagnostics]))
+
+
+def build_sources(
+    sources: Sequence[Source],
+    read: Callable[[Path], Read | None],
+    model_names: Sequence[str],
+    out: Path,
+    *,
+    force: bool = False,
+) -> BuildReport:
+    """Bring what sources become up to date; one for which `read` gives None is left out of the report."""
+    lanes, findings = find_lanes(model_names)
+    named = [(s.relative, lane.files.name, s.path.as_posix()) for s in sources for lane in lanes]
+    names = artifact_names(named)
     for folder in {out / name.parent for name in names}:
-        sweep(folder, f"*{SUFFIX}")
-    results = []
-    for (source, lane), name in zip(planned, names, strict=True):
-        if source.path not in schemas:
+        for suffix in NOUNS:
+            sweep(folder, f"*{suffix}")
+    results, waiting = list[TargetResult](), iter(names)
+    for source in sources:
+        own = [next(waiting) for _ in lanes]
+        found = read(source.path)
+        if found is None:
             continue
-        start, path = time.perf_counter(), out / name
-        outcome, decision, problems = _bring_up_to_date(schemas[source.path], lane, path, force)
-        findings += problems
-        if (plain := out / plain_name(source.relative, lane.files.name)) != path and outcome != "failed":
-            findings += _left_behind(plain, path, source.path.stem, lane.files.name, names, out)
-        result = TargetResult(
-            source=str(source.path),
-            model=lane.files.name,
-            artifact=path,
-            outcome=outcome,
-            reason=decision.reason,
-            changes=decision.changes,
-            ms=(time.perf_counter() - start) * 1000,
-        )
-        results.append(result)
+        kind, problems = found
+        findings += told(problems, kind.definition if kind else None)
+        for lane, name in zip(lanes, own, strict=True):
+            result, problems = _bring_up_to_date(kind, source, lane, out / name, force)
+            results.append(result)
+            findings += problems
+            if result.outcome != "failed":
+                findings += _left_behind(result, source.relative, names, out)
     findings += _log(out, results)
-    return BuildReport(tuple(results), tuple(sort_diagnostics(list(dict.fromkeys(findings)))))
+    return BuildReport(tuple(results), _sorted(findings))
 
 
-def find_sources(paths: Sequence[Path], out: Path) -> tuple[list[Source], list[Diagnostic]]:
-    """The schema files that `paths` name: files as they are, folders with every definition below them."""
-    sources: dict[Path, Source] = {}
-    findings = []
-    for path in paths:
-        fault = _fault(path)
-        if fault:
-            found = []
-            findings.append(finding("PCDC612", None, str(path), fault, help="check the path"))
-        elif path.is_dir():
-            unlisted: list[OSError] = []
-            below = [p for _, files in source_folders(path, out, unlisted.append) for p in files]
-            found = [Source(p, p.relative_to(path).with_suffix("")) for p in below]
-            findings += map(_unlisted, unlisted)
-            if not found and not unlisted:
-                findings.append(
-                    finding(
-                        "PCDC612", None, str(path), "has no schema below it", help="put a .json schema there"
-                    )
-                )
-        elif path.is_file():
-            found = [Source(path, PurePath(path.stem))]
-        else:
-            found = []
-            help = "write the definition to a file first"
-            findings.append(finding("PCDC101", None, str(path), "is not a regular file", help=help))
-        for source in found:
-            sources.setdefault(real(source.path), source)
-    return _definitions(sources), findings
-
-
-def real(path: Path) -> Path:
-    """Where a path leads; a loop of links, and what can be no path, lead to themselves."""
-    # `Path.resolve` raises an error for both.
-    return path if "\0" in str(path) else Path(os.path.realpath(path))
-
-
-def _fault(path: Path) -> str:
-    """Why nothing can be found at a path, if that is so."""
-    try:
-        path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return "does not exist"
-    except (OSError, ValueError) as error:
-        return f"cannot be read ({getattr(error, 'strerror', None) or error})"
-    return ""
-
-
-def _definitions(sources: Mapping[Path, Source]) -> list[Source]:
-    """Without the files that others name as their catalog, unless they name catalogs themselves."""
-    uses = {place: catalogs_of(source.path) for place, source in sources.items()}
-    named = {real(use.path) for found in uses.values() for use in found if use.path is not None}
-    return [source for place, source in sources.items() if place not in named or uses[place]]
-
-
-def source_folders(
-    top: Path, out: Path, unlisted: Callable[[OSError], None] | None = None
-) -> Iterator[tuple[Path, list[Path]]]:
-    """The folders at and below `top` that may hold definitions, each once with those in it.
-
-    Links to folders are followed after all that is not behind one, so that a folder has its own name where
-    it has one. `unlisted` is told of each folder that cannot be listed.
-    """
-    seen = {real(out)} - {real(top)}
-    waiting = deque([top])
-    while waiting:
-        for name, below, files in os.walk(waiting.popleft(), onerror=unlisted):
-            folder = Path(name)
-            if real(folder) in seen:
-                below.clear()
-                continue
-            seen.add(real(folder))
-            below[:] = sorted(n for n in below if n not in NOT_SOURCES and not n.startswith("."))
-            waiting += [folder / n for n in below if (folder / n).is_symlink()]
-            below[:] = [n for n in below if not (folder / n).is_symlink()]
-            definitions = (folder / n for n in sorted(files) if _may_be_definition(n))
-            yield folder, [path for path in definitions if _may_be_read(path)]
-
-
-def _may_be_definition(name: str) -> bool:
-    # Beside artifacts, where these and definitions share a folder, there are calibrations.
-    return name.endswith(".json") and not name.startswith(".") and not name.endswith(_CALIBRATION)
-
-
-def _may_be_read(path: Path) -> bool:
-    """Whether it is a file, or nothing that can be looked at, which reading it will tell."""
-    try:
-        return stat.S_ISREG(path.stat().st_mode)
-    except OSError:
-        return True
-
-
-def _unlisted(error: OSError) -> Diagnostic:
-    fact = f"cannot be listed ({error.strerror or error})"
-    return finding("PCDC101", None, str(error.filename), fact, "", "check the folder's permissions")
-
-
-class Lane:
-    """One model of a build: its digests at once, its tokenizer and template when something is compiled."""
-
-    def __init__(self, files: models.ModelFiles) -> None:
-        self.files = files
-
-    @cached_property
-    def digests(self) -> tuple[str, str]:
-        """Fingerprint of the tokenizer, digest of the template; loads neither."""
-        template = template_digest(self.files.chat_template(), dict(self.files.special_tokens()))
-        return models.fingerprint_of(self.files.folder), template
-
-    @property
-    def target(self) -> tuple[Target | None, list[Diagnostic]]:
-        return _target(self.files, *self.digests)
-
-
-# Cutting and proving a template takes longer than compiling a schema; the digests say that it is the same.
-@lru_cache(maxsize=TARGETS_KEPT)
-def _target(files: models.ModelFiles, *digests: str) -> tuple[Target | None, list[Diagnostic]]:
-    return load_target(files)
+def _sorted(findings: Sequence[Diagnostic]) -> tuple[Diagnostic, ...]:
+    return tuple(sort_diagnostics(list(dict.fromkeys(findings))))
 
 
 def _bring_up_to_date(
-    schema: Schema | None, lane: Lane, path: Path, force: bool
+    kind: Kind[Any] | None, source: Source, lane: Lane, path: Path, force: bool
+) -> tuple[TargetResult, list[Diagnostic]]:
+    start = time.perf_counter()
+    if kind is None:
+        path = _last_good(path)
+        outcome, decision, findings = _failed(f"the {NOUNS[path.suffix]} has errors", path, [])
+    else:
+        path = path.with_suffix(kind.suffix)
+        outcome, decision, findings = _made(kind, lane, path, force)
+    result = TargetResult(
+        source=str(source.path),
+        model=lane.files.name,
+        artifact=path,
+        outcome=outcome,
+        reason=decision.reason,
+        changes=decision.changes,
+        ms=(time.perf_counter() - start) * 1000,
+    )
+    return result, findings
+
+
+def _last_good(path: Path) -> Path:
+    """Where a definition that cannot be read, so that its kind is not known, has its last good artifact."""
+    there = [other for suffix in NOUNS if os.access(other := path.with_suffix(suffix), os.F_OK)]
+    return there[0] if there else path
+
+
+def _made(
+    kind: Kind[Made], lane: Lane, path: Path, force: bool
 ) -> tuple[Outcome, Decision, list[Diagnostic]]:
-    if schema is None:
-        return "failed", _failure("the schema has errors", path), []
     try:
-        record = input_record(schema, *lane.digests)
-        old = read_old(path)
-        decision = decide(old, schema, lane.files.name, record, force=force)
+        old = kind.read_old(path)
+        decision = kind.decide(old, lane, force=force)
         if not decision.rebuild:
             return "fresh", decision, []
-        findings = [_replaced(old)] if isinstance(old, ArtifactError) else _overwritten(old, schema, path)
-        compiled, problems = compile_for(schema, lane)
+        whole = None if isinstance(old, ArtifactError) else old
+        findings = [_replaced(old)] if isinstance(old, ArtifactError) else []
+        findings += kind.overwritten(whole, path) if whole is not None else []
+        made, changes, problems = kind.compile(lane, whole)
     except PcdcError as error:
-        return "failed", _failure(error.fact, path), [from_error(error)]
+        return _failed(error.fact, path, [from_error(error)])
     findings += problems
-    if compiled is None:
-        return "failed", _failure("the schema does not compile for this model", path), findings
+    if made is None:
+        return _failed(f"the {NOUNS[kind.suffix]} does not compile for this model", path, findings)
     try:
-        write_atomic(path, codec.dumps(compiled))
+        kind.write(path, made)
     except OSError as error:
-        return (
-            "failed",
-            _failure("the artifact cannot be written", path),
-            [*findings, _unwritten(path, error)],
-        )
-    return "built", decision, findings
+        return _failed("the artifact cannot be written", path, [*findings, _unwritten(path, error)])
+    return "built", replace(decision, changes=(*decision.changes, *changes)), findings
 
 
-def compile_for(schema: Schema, lane: Lane) -> tuple[Artifact | None, list[Diagnostic]]:
-    """Compile one schema for one model. Raises PcdcError where the model's files are missing."""
-    from .emit import compile_schema
-
-    target, problems = lane.target
-    if target is None:
-        return None, problems
-    compiled, more = compile_schema(schema, target)
-    return compiled, problems + more
-
-
-def read_old(path: Path) -> Artifact | ArtifactError | None:
-    """The artifact at a path, None where there is none, the error where it cannot be trusted."""
-    try:
-        return codec.read(path)
-    except ArtifactError as error:
-        missing = isinstance(error.__cause__, OSError) and error.__cause__.errno in _NOTHING_THERE
-        return None if missing else error
-
-
-def _failure(reason: str, path: Path) -> Decision:
+def _failed(reason: str, path: Path, findings: list[Diagnostic]) -> tuple[Outcome, Decision, list[Diagnostic]]:
     # Unlike Path.exists, this does not raise where the folder may not be searched.
     there = os.access(path, os.F_OK)
-    return Decision(True, f"{reason}; the last good artifact stays" if there else reason)
+    return "failed", Decision(True, f"{reason}; the last good artifact stays" if there else reason), findings
 
 
 def _replaced(error: ArtifactError) -> Diagnostic:
     return finding("PCDC610", None, error.subject, error.fact, "it counts as missing and is compiled again")
 
 
-def _overwritten(old: Artifact | None, schema: Schema, path: Path) -> list[Diagnostic]:
-    if old is None or {f.name for f in old.fields} & {f.name for f in schema.fields}:
-        return []
-    return [
-        finding(
-            "PCDC615",
-            None,
-            str(path),
-            f"held schema {quoted(old.name)} with other fields and is replaced",
-            "a file's name says which artifact it becomes",
-            "build them together, or give each another name or --out",
-        )
-    ]
-
-
 def _left_behind(
-    plain: Path, path: Path, schema: str, model: str, names: Sequence[PurePath], out: Path
+    result: TargetResult, relative: PurePath, names: Sequence[PurePath], out: Path
 ) -> list[Diagnostic]:
-    """A warning where an artifact of the same schema and model has the name that this one had alone."""
-    old = None if plain in {out / name for name in names} else read_old(plain)
-    if not isinstance(old, Artifact) or (old.name, old.model) != (schema, model):
-        return []
-    fact = f"stays beside {path.name}, which another source of that name made necessary"
-    help = "remove it, or rename one of the sources"
-    return [finding("PCDC616", None, str(plain), fact, "it is not brought up to date", help)]
+    """Warnings where the source has, for that model, what it became under another name or as another kind."""
+    path, findings = result.artifact, list[Diagnostic]()
+    plain = out / plain_name(relative, result.model)
+    taken = {out / name for name in names}
+    why = {path.with_suffix(s): "which is of the kind that its definition is of now" for s in NOUNS}
+    if plain not in taken:
+        made = "which another source of that name made necessary"
+        why |= {plain.with_suffix(suffix): made for suffix in NOUNS}
+    for left, reason in why.items():
+        old = None if left == path else read_old(left)
+        if old is not None and (old.name, old.model) == (Path(result.source).stem, result.model):
+            fact = f"stays beside {path.name}, {reason}"
+            help = "remove it, or rename one of the sources"
+            findings.append(finding("PCDC616", None, str(left), fact, "it is not brought up to date", help))
+    return findings
 
 
 def _unwritten(path: Path, error: OSError) -> Diagnostic:

@@ -34,7 +34,7 @@ def input_record(schema: Schema, fingerprint: str, template_digest: str) -> Mapp
     `key` is the sha256 of the canonical msgpack of the others.
     """
     inputs = {
-        "schema": _sha256(_resolved(schema)),
+        "schema": sha256_of(_resolved(schema)),
         "tokenizer": fingerprint,
         "template": template_digest,
         "prompt": PROMPT_VERSION,
@@ -42,7 +42,7 @@ def input_record(schema: Schema, fingerprint: str, template_digest: str) -> Mapp
         "format": str(FORMAT_VERSION),
         "pcdc": __version__,
     }
-    return inputs | {"key": _sha256(sorted(inputs.items()))}
+    return inputs | {"key": sha256_of(sorted(inputs.items()))}
 
 
 def decide(
@@ -161,5 +161,6 @@ def _resolved(schema: Schema) -> object:
     ]
 
 
-def _sha256(value: object) -> str:
+def sha256_of(value: object) -> str:
+    """The sha256 of a value's canonical msgpack, as hexadecimal text."""
     return hashlib.sha256(msgpack.packb(value, use_bin_type=True)).hexdigest()

@@ -30,8 +30,8 @@ from watchdog.events import (
 from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver, ObservedWatch
 
-from .build import real
 from .diagnostics import Diagnostic, finding
+from .folders import real
 
 MAX_STEPS = 256
 _LIMITS = Path("/proc/sys/fs/inotify")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .diagnostics import RULES, Diagnostic, quoted
+from .indexing.definition import IndexDefinition
 from .keywords import suggestion
 from .schema import Ignored, Schema
 from .source import Member, Node, Object, Report, Scalar
@@ -66,9 +67,9 @@ def _no_reason(code: str, field: str, at: int, report: Report) -> None:
     report.add("PCDC239", at, _SUBJECT, fact, "a rule is ignored for a reason", help)
 
 
-def ignored_by(schema: Schema | None, found: Diagnostic) -> Ignored | None:
-    """What the schema ignores this under, if it does; a schema with errors ignores nothing."""
-    return next((i for i in schema.ignored if _covers(i, found)), None) if schema else None
+def ignored_by(definition: Schema | IndexDefinition | None, found: Diagnostic) -> Ignored | None:
+    """What a definition ignores this under, if it does; one with errors ignores nothing."""
+    return next((i for i in definition.ignored if _covers(i, found)), None) if definition else None
 
 
 def _covers(ignored: Ignored, found: Diagnostic) -> bool:
@@ -79,6 +80,6 @@ def _covers(ignored: Ignored, found: Diagnostic) -> bool:
     return not ignored.field or found.subject == field or found.subject.endswith(f" of {field}")
 
 
-def told(diagnostics: Iterable[Diagnostic], schema: Schema | None) -> list[Diagnostic]:
-    """Without what the schema ignores."""
-    return [d for d in diagnostics if ignored_by(schema, d) is None]
+def told(diagnostics: Iterable[Diagnostic], definition: Schema | IndexDefinition | None) -> list[Diagnostic]:
+    """Without what a definition ignores."""
+    return [d for d in diagnostics if ignored_by(definition, d) is None]

@@ -12,7 +12,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePath
 
+from pcdc_runtime.indexed.codec import SUFFIX_INDEX
+
 SUFFIX = ".pcdc"
+NOUNS = {SUFFIX: "schema", SUFFIX_INDEX: "index"}
+"""How the names of what a build writes end, and the kind of definition that each is made from."""
 LOG_NAME = "log.jsonl"
 OLD_LOG_NAME = "log.old.jsonl"
 MAX_LOG = 4 * 1024 * 1024

@@ -20,9 +20,10 @@ from typing import Any, Literal, Self
 
 from pcdc_runtime.models import DEFAULT, resolve
 
-from .build import BuildReport, TargetResult, build, find_sources, real, source_folders
+from .build import BuildReport, TargetResult, build
 from .diagnostics import Diagnostic, render_json, visible
 from .events import Wakeups, places
+from .folders import find_sources, real, source_folders
 from .standstill import OPEN, SETTLE, Look, Standstill, look
 from .uses import Uses
 

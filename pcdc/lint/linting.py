@@ -1,4 +1,4 @@
-"""Lint: everything that build would say of schemas, and what the lint rules find. Writes nothing."""
+"""Lint: everything that build would say of definitions, and what the lint rules find. Writes nothing."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from pcdc_runtime.calibration import Calibration, FieldCalibration, calibration_
 from pcdc_runtime.calibration import read as read_calibration
 from pcdc_runtime.errors import PcdcError
 
-from pcdc.build import Lane, compile_for, find_sources, read_old
 from pcdc.cache import decide
 from pcdc.diagnostics import Diagnostic, finding, from_error, has_errors, quoted, sort_diagnostics
+from pcdc.folders import find_sources
 from pcdc.ignoring import ignored_by
+from pcdc.kinds import compile_for
+from pcdc.kinds import read_old_artifact as read_old
+from pcdc.lanes import Lane
 from pcdc.output import artifact_names
 from pcdc.parse import parse_file
 from pcdc.schema import Ignored, Schema

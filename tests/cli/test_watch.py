@@ -19,7 +19,7 @@ from saving import PATTERNS, mount
 from watched import Watched, built, choices
 
 import pcdc
-from pcdc import build as building
+from pcdc import definitions, kinds
 from pcdc import watching
 from pcdc.standstill import OPEN, SETTLE
 
@@ -143,7 +143,7 @@ def test_many_saves_in_a_second_end_with_the_last(start, schemas, tmp_path):
 def test_a_save_during_a_build_is_built_next_and_builds_never_overlap(start, schemas, tmp_path, monkeypatch):
     """Field report 42."""
     running, overlaps = [], []
-    compile_it = building.compile_for
+    compile_it = kinds.compile_for
 
     def slow(schema, lane):
         overlaps.extend(running)
@@ -157,7 +157,7 @@ def test_a_save_during_a_build_is_built_next_and_builds_never_overlap(start, sch
             running.remove(schema.name)
 
     watched = start()
-    monkeypatch.setattr(building, "compile_for", slow)
+    monkeypatch.setattr(kinds, "compile_for", slow)
     (schemas / "support.json").write_bytes(definition("A", "C"))
     first, second = watched.next(2)
     assert built([first, second]) == ["support", "support"]
@@ -166,7 +166,7 @@ def test_a_save_during_a_build_is_built_next_and_builds_never_overlap(start, sch
 
 
 def test_a_file_that_changes_while_it_is_read_is_not_built_from(start, schemas, tmp_path, monkeypatch):
-    read = building.parse_file
+    read = definitions.parse_file
     watched = start()
 
     def interrupted(path):
@@ -175,7 +175,7 @@ def test_a_file_that_changes_while_it_is_read_is_not_built_from(start, schemas, 
             path.write_bytes(definition("A", "D"))
         return found
 
-    monkeypatch.setattr(building, "parse_file", interrupted)
+    monkeypatch.setattr(definitions, "parse_file", interrupted)
     (schemas / "support.json").write_bytes(definition("A", "C"))
     (event,) = watched.next()
     assert event.targets[0].changes == ("field team: choice 'B' removed", "field team: choice 'D' added")

@@ -17,7 +17,7 @@ from families import family_folder
 from pcdc_runtime.artifact import FORMAT_VERSION
 from pcdc_runtime.codec import read
 
-from pcdc import build as building
+from pcdc import kinds, lanes
 from pcdc.build import build, find_sources
 
 MODEL = str(family_folder("smollm2"))
@@ -276,7 +276,7 @@ def test_what_helps_depends_on_why_nothing_could_be_written(schemas, out, monkey
     def failing(*_):
         raise OSError(fault, os.strerror(fault))
 
-    monkeypatch.setattr(building, "write_atomic", failing)
+    monkeypatch.setattr(kinds, "write_atomic", failing)
     told = [d.help for d in build([schemas], [MODEL], out).diagnostics if d.code == "PCDC611"]
     assert told == [help]
 
@@ -397,8 +397,8 @@ def test_a_process_cuts_a_models_template_once_until_the_model_changes(schemas, 
     write(schemas / "other.json", definition("A", "B"))
     model = shutil.copytree(MODEL, tmp_path / "own")
     calls = []
-    load = building.load_target
-    monkeypatch.setattr(building, "load_target", lambda files: calls.append(files) or load(files))
+    load = lanes.load_target
+    monkeypatch.setattr(lanes, "load_target", lambda files: calls.append(files) or load(files))
     assert outcomes(build([schemas], [str(model)], out)) == ["built", "built"]
     write(schemas / "other.json", definition("A", "C"))
     assert outcomes(build([schemas], [str(model)], out)) == ["built", "fresh"]

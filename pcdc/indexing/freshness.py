@@ -1,0 +1,145 @@
+"""Freshness of indexes: what an index was made from, whether that still holds, and what a rebuild changed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+from pcdc_runtime.errors import ArtifactError
+from pcdc_runtime.indexed.index import Index, Labels, Texts
+from pcdc_runtime.indexed.layout import INDEX_VERSION
+
+from pcdc import __version__
+from pcdc.cache import Decision, sha256_of
+from pcdc.prompt import PROMPT_VERSION
+
+from .definition import Entries, IndexDefinition
+from .reuse import FORMS_INPUT
+
+def index_record(
+    definition: IndexDefinition, catalog: str, fingerprint: str, template_digest: str
+) -> Mapping[str, str]:
+    """Everything that decides an index's bytes, each input with its own digest or version.
+
+    `catalog` is the digest of the entries. `key` is the sha256 of the canonical msgpack of the others.
+    """
+    inputs = {
+        "definition": sha256_of(_question(definition)),
+        "catalog": catalog,
+        "tokenizer": fingerprint,
+        "template": template_digest,
+        "prompt": PROMPT_VERSION,
+        "format": str(INDEX_VERSION),
+        "pcdc": __version__,
+    }
+    return inputs | {"key": sha256_of(sorted(inputs.items()))}
+
+
+def _question(definition: IndexDefinition) -> list[object]:
+    return [
+        definition.name,
+        definition.field,
+        definition.question,
+        definition.instructions,
+        json.dumps(definition.temperature),
+        definition.examples,
+    ]
+
+
+def catalog_digest(entries: Entries) -> str:
+    """The sha256 of labels and ids in their order, as hexadecimal text."""
+    digest = hashlib.sha256()
+    for texts in (entries.labels, () if entries.ids is entries.labels else entries.ids):
+        column = Texts.of(texts)
+        digest.update(column.offset)
+        digest.update(column.data)
+    return digest.hexdigest()
+
+
+def decide_index(
+    old: Index | ArtifactError | None,
+    definition: IndexDefinition,
+    model: str,
+    record: Mapping[str, str],
+    *,
+    force: bool = False,
+) -> Decision:
+    """Compare the index on disk with what it would be made from now.
+
+    `old` is None where there is none, and the error where it cannot be trusted.
+    """
+    if force:
+        return Decision(True, "a rebuild was asked for")
+    if old is None:
+        return Decision(True, "there is no index yet")
+    if isinstance(old, ArtifactError):
+        return Decision(True, f"the index {old.fact}")
+    if (old.name, old.model) != (definition.name, model):
+        return Decision(True, f"the index belongs to definition {old.name!r} and model {old.model!r}")
+    # What the forms depend on follows from the others.
+    was = {key: value for key, value in old.inputs.items() if key != FORMS_INPUT}
+    if was == record:
+        return Decision(False, "no input changed")
+    if was.keys() != record.keys():
+        return Decision(True, "the index has no complete input record")
+    changes = question_changes(old, definition)
+    if was["pcdc"] != record["pcdc"]:
+        return Decision(True, f"pcdc changed from {was['pcdc']} to {record['pcdc']}", changes)
+    if was["prompt"] != record["prompt"]:
+        return Decision(True, f"the prompt changed from {was['prompt']} to {record['prompt']}", changes)
+    if was["tokenizer"] != record["tokenizer"]:
+        return Decision(True, f"the tokenizer of {model} changed", changes)
+    if was["template"] != record["template"]:
+        return Decision(True, f"the chat template of {model} changed", changes)
+    if was["definition"] != record["definition"]:
+        return Decision(True, "the definition changed", changes)
+    if was["catalog"] != record["catalog"]:
+        return Decision(True, "the catalog changed", changes)
+    return Decision(True, "the index's input record contradicts itself")
+
+
+def question_changes(old: Index, definition: IndexDefinition) -> tuple[str, ...]:
+    """What differs between the question inside an index and a definition's, one line each."""
+    lines = []
+    if old.field != definition.field:
+        lines.append(f"field renamed from {old.field} to {definition.field}")
+    if old.question != definition.question:
+        lines.append("question changed")
+    if old.instructions != definition.instructions:
+        lines.append("instructions changed")
+    if old.temperature != definition.temperature:
+        lines.append(f"temperature changed from {old.temperature:g} to {definition.temperature:g}")
+    before, after = len(old.examples), len(definition.examples)
+    if before != after:
+        lines.append(f"examples changed from {before} to {after}")
+    elif old.examples != definition.examples:
+        lines.append("examples changed")
+    return tuple(lines)
+
+
+def entry_changes(old: Labels, new: Labels) -> tuple[str, ...]:
+    """How many entries came and went, in one line at most."""
+    before, after = _marks(old), _marks(new)
+    added, removed = _missing(after, before), _missing(before, after)
+    if added or removed:
+        return (f"entries: {added} added, {removed} removed",)
+    return () if np.array_equal(before, after) else ("entries reordered",)
+
+
+def _marks(labels: Labels) -> NDArray[np.int64]:
+    """One number for each label with its id; that two share one by chance changes a message."""
+    marks = _hashes(labels.texts)
+    return marks if labels.ids is None else marks * 31 + _hashes(labels.ids)
+
+
+def _hashes(texts: Texts) -> NDArray[np.int64]:
+    data, offset = texts.data.tobytes(), texts.offset.tolist()
+    return np.fromiter((hash(data[a:b]) for a, b in pairwise(offset)), dtype=np.int64, count=len(texts))
+
+
+def _missing(some: NDArray[np.int64], others: NDArray[np.int64]) -> int:
+    return int(np.count_nonzero(~np.isin(some, others)))

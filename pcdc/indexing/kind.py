@@ -1,0 +1,71 @@
+"""The index as a kind of definition: how a build decides, makes and writes one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar
+
+from pcdc_runtime.errors import ArtifactError
+from pcdc_runtime.indexed.codec import SUFFIX_INDEX, open_index, write_index
+from pcdc_runtime.indexed.index import Index
+
+from pcdc.cache import Decision
+from pcdc.diagnostics import Diagnostic, quoted
+from pcdc.kinds import is_missing, replaced_by_another
+from pcdc.lanes import Lane
+
+from .definition import IndexDefinition
+from .forms import Progress
+from .freshness import catalog_digest, decide_index, index_record
+
+
+@dataclass(frozen=True)
+class IndexKind:
+    """An index definition; `progress` hears how far its labels are tokenized."""
+
+    definition: IndexDefinition
+    progress: Progress | None = field(default=None, compare=False)
+    suffix: ClassVar[str] = SUFFIX_INDEX
+
+    @cached_property
+    def _catalog(self) -> str:
+        # One catalog, however many models.
+        return catalog_digest(self.definition.entries)
+
+    def read_old(self, path: Path) -> Index | ArtifactError | None:
+        return read_old_index(path)
+
+    def decide(self, old: Index | ArtifactError | None, lane: Lane, *, force: bool) -> Decision:
+        record = index_record(self.definition, self._catalog, *lane.digests)
+        return decide_index(old, self.definition, lane.files.name, record, force=force)
+
+    def overwritten(self, old: Index, path: Path) -> list[Diagnostic]:
+        if old.field == self.definition.field:
+            return []
+        return [replaced_by_another(path, f"index {quoted(old.name)} of field {quoted(old.field)}")]
+
+    def compile(
+        self, lane: Lane, old: Index | None
+    ) -> tuple[Index | None, tuple[str, ...], list[Diagnostic]]:
+        from .emit import compile_from
+
+        target, problems = lane.target
+        if target is None:
+            return None, (), problems
+        index, changes, more = compile_from(old, self.definition, target, self.progress)
+        return index, changes, problems + more
+
+    def write(self, path: Path, made: Index) -> None:
+        write_index(path, made)
+
+
+def read_old_index(path: Path) -> Index | ArtifactError | None:
+    """The index at a path, None where there is none, the error where it cannot be trusted."""
+    try:
+        index = open_index(path)
+        index.check()
+        return index
+    except ArtifactError as error:
+        return None if is_missing(error) else error
