@@ -49,7 +49,7 @@ def bind_index(index: Index, model: LoadedModel) -> BoundIndex:
             index.name,
             f"uses token {index.largest_id}",
             f"the logits of {model.name} end at {width - 1}",
-            f"recompile with `pcdc index --model {model.name}`",
+            f"recompile with `pcdc build --model {model.name}`",
         )
     fixed, window = len(index.prompt.head) + len(index.prompt.tail), model.language.window
     if window is not None and fixed > window:

@@ -70,14 +70,12 @@ class IndexSource:
         return self.bound, ()
 
     def _take(self, index: Index) -> None:
-        old = self.bound.index
-        if index.digest == old.digest:
-            return
-        bound = bind_index(index, self._model)
+        bound, old = bind_index(index, self._model), self.bound.index
         # Rows are there when the whole file is checked.
         _ = index.rows
-        self.bound = bound
-        self._model.prefixes.hand_over(old.digest, index.digest)
+        if index.digest != old.digest:
+            self.bound = bound
+            self._model.prefixes.hand_over(old.digest, index.digest)
 
     def _refusal(self, path: Path, error: Exception) -> str:
         """A warning of a result; the log says it too."""
