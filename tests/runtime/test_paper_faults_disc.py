@@ -17,6 +17,7 @@ from paper import (
 )
 from pcdc_runtime.selecting.disc import disc
 from pcdc_runtime.selecting.drawing import draw, stream
+from pcdc_runtime.selecting.exact import search
 from pcdc_runtime.selecting.trie import beam, greedy, sampled
 from pcdc_runtime.selecting.walk import Walk
 from plain import PlainVerifier
@@ -48,6 +49,9 @@ def test_figure_one_constrained_decoding_says_gloves_and_the_model_means_shoes()
     wide = beam(rows, table.fresh(), verifier, width=2).found[0]
     assert wide.entry == USED_SOCCER_SHOES
     assert wide.low == pytest.approx(math.log(0.324), abs=1e-6)
+    sure = search(rows, table.fresh(), verifier, k=3)
+    assert sure.certified
+    assert [each.entry for each in sure.found] == [USED_SOCCER_SHOES, SOCCER_GLOVES, USED_SHIRTS]
 
 
 def test_figure_one_sampled_decoding_draws_gloves_most_and_disc_shoes():

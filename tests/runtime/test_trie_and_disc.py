@@ -241,6 +241,14 @@ def test_what_has_probability_zero_is_never_drawn():
     assert drawn == {0}
 
 
+@pytest.mark.parametrize("uniform", [0.0, 0.24, 0.26, np.nextafter(1, 0)])
+def test_a_place_picks_the_way_that_it_falls_on_and_none_without_probability(uniform):
+    after = {(): {0: 0.0, 1: 0.25, 2: 0.0, 3: 0.75, 4: 0.0}}
+    table, rows = world(after, [(i, [i], [4]) for i in range(5)], 5)
+    root = Walk(rows, table, PlainVerifier(rows)).root
+    assert root.pick(uniform) == (1 if uniform < 0.25 else 3)
+
+
 def test_weights_too_small_for_a_float_still_resample():
     small = 1e-30
     after = {(0,) * depth: {0: small, 1: 1 - small} for depth in range(15)}

@@ -24,6 +24,7 @@ class Found:
 class Sampling:
     """What drawing candidates showed, in `weights`: of each, in order, the product of its legal masses.
 
+    All were drawn side by side, so that those after the accepted one are there too.
     `attempts` counts candidates up to the accepted one, `accepted` says whether there was one; otherwise
     `attempts` are all that were rejected, and the answer was drawn from `resampled` new ones by their
     weights.
