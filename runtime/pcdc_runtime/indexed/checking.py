@@ -29,9 +29,8 @@ _CODES = 0x110000
 _PLAIN = bytes(range(0x20, 0x7F))
 
 
-def check_sections(data: Bytes, sections: Mapping[str, Section]) -> None:
-    """Refuse bytes that are not those the header is about. Raises Malformed."""
-    before = next(iter(sections.values())).start
+def check_sections(data: Bytes, before: int, sections: Mapping[str, Section]) -> None:
+    """Refuse bytes that are not those the header is about, which ends at `before`. Raises Malformed."""
     for section in sections.values():
         check(not data[before : section.start].any(), "has something between its sections")
         digest = hashlib.sha256(data[section.start : section.stop].data).digest()
@@ -44,7 +43,7 @@ def check_content(rows: Rows, labels: Labels, prompt: Iterable[Ints], largest_id
 
     The arrays agree in their lengths. `largest_id` is that of all token ids, the prompt's arrays included.
     """
-    _check_offset(rows.offset, len(rows.token), 0, MAX_ROW_TOKENS, "row")
+    _check_offset(rows.offset, len(rows.token), 0, MAX_ROW_TOKENS, "a row")
     check_ends(rows.ends)
     check(not len(rows.token) or int(rows.token.min()) >= 0, "has a token id out of range")
     used = [*prompt, rows.token, rows.ends.ids]
@@ -63,24 +62,22 @@ def check_content(rows: Rows, labels: Labels, prompt: Iterable[Ints], largest_id
     for low in range(0, len(rows) - 1, _BLOCK):
         _check_order(rows, low, min(low + _BLOCK, len(rows) - 1))
     _check_groups(labels)
-    _check_texts(labels.texts, "label", 1)
+    _check_texts(labels.texts, "a label", 1)
     _check_shown(labels.texts)
     if labels.ids is not None:
-        _check_texts(labels.ids, "id", 0)
+        _check_texts(labels.ids, "an id", 0)
     _check_distinct(labels.texts if labels.ids is None else labels.ids)
 
 
 def _check_offset(offset: Ints, total: int, least: int, most: int, what: str) -> None:
     """Bounds begin at 0, end at `total`, and leave each item a size from `least` to `most`."""
-    check(offset[0] == 0 and offset[-1] == total, f"has malformed bounds of a {what}")
+    check(offset[0] == 0 and offset[-1] == total, f"has malformed bounds of {what}")
     for low in range(0, len(offset) - 1, _BLOCK):
         part = offset[low : low + _BLOCK + 1]
         # Differences of bounds that fall can overflow.
-        check(bool((part[1:] >= part[:-1]).all()) and part[0] >= 0, f"has malformed bounds of a {what}")
+        check(bool((part[1:] >= part[:-1]).all()) and part[0] >= 0, f"has malformed bounds of {what}")
         sizes = np.diff(part)
-        check(
-            int(sizes.min()) >= least and int(sizes.max()) <= most, f"has a {what} that is empty or too long"
-        )
+        check(int(sizes.min()) >= least and int(sizes.max()) <= most, f"has {what} that is empty or too long")
 
 
 def _check_order(rows: Rows, low: int, high: int) -> None:
@@ -128,12 +125,12 @@ def _check_texts(texts: Texts, what: str, least: int) -> None:
         try:
             data.tobytes().decode()
         except UnicodeDecodeError as error:
-            raise Malformed(f"has a {what} that is not UTF-8") from error
+            raise Malformed(f"has {what} that is not UTF-8") from error
         begins = data & 0xC0 != 0x80
-        check(bool(begins[start[:-1][start[:-1] < len(data)]].all()), f"has a {what} that is not UTF-8")
+        check(bool(begins[start[:-1][start[:-1] < len(data)]].all()), f"has {what} that is not UTF-8")
         for long in np.flatnonzero(np.diff(start) > MAX_CHOICE_CHARS).tolist():
             chars = np.count_nonzero(begins[start[long] : start[long + 1]])
-            check(chars <= MAX_CHOICE_CHARS, f"has a {what} that is empty or too long")
+            check(chars <= MAX_CHOICE_CHARS, f"has {what} that is empty or too long")
 
 
 def _check_shown(texts: Texts) -> None:

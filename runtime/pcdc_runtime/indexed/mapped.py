@@ -11,7 +11,7 @@ from pcdc_runtime.wire import Malformed
 
 from .checking import check_content, check_sections
 from .index import Bytes, Index, Labels
-from .layout import Header, Section, content_of
+from .layout import PROLOGUE, Header, Section, content_of
 from .rows import Rows
 
 
@@ -80,7 +80,7 @@ class MappedIndex(Index):
         fact = ""
         try:
             rows, labels = self._content
-            check_sections(self._data, self._sections)
+            check_sections(self._data, PROLOGUE.size + len(self.header), self._sections)
             check_content(rows, labels, (self.prompt.head, self.prompt.tail), self.largest_id)
         except Malformed as error:
             fact = str(error)
