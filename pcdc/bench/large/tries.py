@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from pcdc_runtime.artifact import Ints
@@ -24,6 +25,12 @@ SIZE = 3
 
 FEW = 4096
 """So many keys are listed before a marisa trie is asked for each byte instead, which takes as long."""
+
+
+MANY = 256
+"""From how many tokens on a trie keeps a mask once it was found, as the index keeps the children of many rows."""
+
+Prefix: TypeAlias = tuple[int, ...]
 
 
 class Mask(NamedTuple):
@@ -47,7 +54,7 @@ class MaskBaseline(Protocol):
 
     def open(self, path: Path) -> None: ...
 
-    def mask(self, prefix: Sequence[int]) -> Mask:
+    def mask(self, prefix: Prefix) -> Mask:
         """At a prefix of some label's tokens."""
         ...
 
@@ -65,7 +72,7 @@ class SortedRows:
     def open(self, path: Path) -> None:
         self._rows = open_index(path).rows
 
-    def mask(self, prefix: Sequence[int]) -> Mask:
+    def mask(self, prefix: Prefix) -> Mask:
         span = self._rows.whole
         children = self._rows.children(span)
         for token in prefix:
@@ -75,7 +82,27 @@ class SortedRows:
         return Mask(children.token, bool(children.start[0] > span.low))
 
 
-class JsonTrie:
+class _Trie(ABC):
+    """Finds large masks once."""
+
+    _kept: dict[Prefix, Mask]
+
+    def open(self, path: Path) -> None:
+        self._kept = {}
+
+    def mask(self, prefix: Prefix) -> Mask:
+        if prefix in self._kept:
+            return self._kept[prefix]
+        found = self._found(prefix)
+        if len(found.tokens) >= MANY:
+            self._kept[prefix] = found
+        return found
+
+    @abstractmethod
+    def _found(self, prefix: Prefix) -> Mask: ...
+
+
+class JsonTrie(_Trie):
     """Nested dictionaries by token id, as generative retrieval keeps its tries."""
 
     key = "json"
@@ -92,16 +119,17 @@ class JsonTrie:
         path.write_text(json.dumps(root, separators=(",", ":")), encoding="utf-8")
 
     def open(self, path: Path) -> None:
+        super().open(path)
         self._root = json.loads(path.read_bytes())
 
-    def mask(self, prefix: Sequence[int]) -> Mask:
+    def _found(self, prefix: Prefix) -> Mask:
         node = self._root
         for token in prefix:
             node = node[str(token)]
         return Mask([int(token) for token in node if token != ENDS], ENDS in node)
 
 
-class MarisaTrie:
+class MarisaTrie(_Trie):
     """A succinct trie over labels as bytes, three for an id, mapped into memory.
 
     It has no list of a node's children. Keys below a prefix are listed where they are few; otherwise each
@@ -122,10 +150,11 @@ class MarisaTrie:
     def open(self, path: Path) -> None:
         import marisa_trie
 
+        super().open(path)
         self._trie = marisa_trie.BinaryTrie()
         self._trie.mmap(str(path))
 
-    def mask(self, prefix: Sequence[int]) -> Mask:
+    def _found(self, prefix: Prefix) -> Mask:
         start = b"".join(token.to_bytes(SIZE, "big") for token in prefix)
         depth = len(start)
         keys = list(islice(self._trie.iterkeys(start), FEW + 1))
