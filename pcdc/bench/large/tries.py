@@ -28,7 +28,7 @@ FEW = 4096
 
 
 MANY = 256
-"""From how many tokens on a trie keeps a mask once it was found, as the index keeps the children of many rows."""
+"""From how many tokens on a trie keeps a mask that it found, as the index keeps children of many rows."""
 
 Prefix: TypeAlias = tuple[int, ...]
 
