@@ -108,6 +108,8 @@ def test_labels_that_are_their_own_ids_are_stored_once(path):
     _, sections = parts(path.read_bytes())
     assert sections["id"] == sections["id_offset"] == sections["later"] == sections["joins"] == b""
     assert open_index(path).labels.id(3) == index.labels.label(3)
+    for ids in (("a", "b"), ["a", "b"]):
+        assert Labels.of(["a", "b"], ids, np.arange(2, dtype=np.int32)).ids is None
 
 
 def test_arrays_are_views_of_the_file_that_cannot_be_written(path):

@@ -63,7 +63,10 @@ def test_labels_that_a_catalog_cannot_have_are_refused(two, refused, labels, fac
     ("ids", "fact"),
     [
         (("p", "p"), "has two labels with one id"),
-        (("", ""), "has two labels with one id"),
+        (("p", ""), "has an id that is empty or too long"),
+        (("p", " "), "has an id that is blank"),
+        (("p", "a\tb"), "has an id with characters that do not show"),
+        (("p", "a\u200bb"), "has an id with characters that do not show"),
         (("p", b"\xff"), "has an id that is not UTF-8"),
         (("p", "x" * 8001), "has an id that is empty or too long"),
         (("a", "b"), "has its labels twice"),

@@ -62,10 +62,9 @@ def check_content(rows: Rows, labels: Labels, prompt: Iterable[Ints], largest_id
     for low in range(0, len(rows) - 1, _BLOCK):
         _check_order(rows, low, min(low + _BLOCK, len(rows) - 1))
     _check_groups(labels)
-    _check_texts(labels.texts, "a label", 1)
-    _check_shown(labels.texts)
+    _check_texts(labels.texts, "a label", BLANKS)
     if labels.ids is not None:
-        _check_texts(labels.ids, "an id", 0)
+        _check_texts(labels.ids, "an id")
     _check_distinct(labels.texts if labels.ids is None else labels.ids)
 
 
@@ -117,9 +116,9 @@ def _blocks(texts: Texts) -> Iterator[tuple[int, int]]:
         low = high
 
 
-def _check_texts(texts: Texts, what: str, least: int) -> None:
-    """Each text is UTF-8 and not too long."""
-    _check_offset(texts.offset, len(texts.data), least, 4 * MAX_CHOICE_CHARS, what)
+def _check_texts(texts: Texts, what: str, allowed: str = "") -> None:
+    """Each text is UTF-8, neither blank nor too long, and of characters that show or are `allowed`."""
+    _check_offset(texts.offset, len(texts.data), 1, 4 * MAX_CHOICE_CHARS, what)
     for low, high in _blocks(texts):
         data, start = _cut(texts, low, high)
         try:
@@ -127,26 +126,27 @@ def _check_texts(texts: Texts, what: str, least: int) -> None:
         except UnicodeDecodeError as error:
             raise Malformed(f"has {what} that is not UTF-8") from error
         begins = data & 0xC0 != 0x80
-        check(bool(begins[start[:-1][start[:-1] < len(data)]].all()), f"has {what} that is not UTF-8")
+        check(bool(begins[start[:-1]].all()), f"has {what} that is not UTF-8")
         for long in np.flatnonzero(np.diff(start) > MAX_CHOICE_CHARS).tolist():
             chars = np.count_nonzero(begins[start[long] : start[long + 1]])
             check(chars <= MAX_CHOICE_CHARS, f"has {what} that is empty or too long")
+    _check_shown(texts, what, allowed)
 
 
-def _check_shown(texts: Texts) -> None:
-    """No text is blank, and all characters show; texts are looked at one by one where one may not."""
+def _check_shown(texts: Texts, what: str, allowed: str) -> None:
+    """Texts are looked at one by one only where any has a character that may not show or may be a blank."""
     held = np.zeros(_CODES, dtype=np.bool_)
     for low, high in _blocks(texts):
         data, start = _cut(texts, low, high)
-        check(bool(np.logical_or.reduceat(data > 0x20, start[:-1]).all()), "has a label that is blank")
+        check(bool(np.logical_or.reduceat(data > 0x20, start[:-1]).all()), f"has {what} that is blank")
         rest = data.tobytes().translate(None, _PLAIN).decode()
         held[np.frombuffer(rest.encode("utf-32-le"), dtype="<u4")] = True
     chars = list(map(chr, np.flatnonzero(held).tolist()))
-    if any(char.isspace() and char > "\x7f" for char in chars) or hidden(" ".join(chars), BLANKS):
+    if any(char.isspace() and char > "\x7f" for char in chars) or hidden(" ".join(chars), allowed):
         for low, high in _blocks(texts):
-            labels = [texts[n] for n in range(low, high)]
-            check(all(map(str.strip, labels)), "has a label that is blank")
-            check(not hidden(" ".join(labels), BLANKS), "has a label with characters that do not show")
+            part = [texts[n] for n in range(low, high)]
+            check(all(map(str.strip, part)), f"has {what} that is blank")
+            check(not hidden(" ".join(part), allowed), f"has {what} with characters that do not show")
 
 
 def _check_distinct(texts: Texts) -> None:

@@ -62,16 +62,16 @@ class Labels:
 
     @classmethod
     def of(cls, labels: Sequence[str], ids: Sequence[str], entry: Ints) -> Labels:
-        """The columns of a catalog; `ids` is `labels` itself where it has none.
+        """The columns of a catalog; `ids` are the labels where it has none.
 
         `entry[n]` is the entry of label `n`. Entries must be numbered by their first labels.
         """
         highest = np.maximum.accumulate(entry)
         first = np.diff(highest, prepend=np.int32(-1)) > 0
-        if not np.array_equal(entry[first], np.arange(np.count_nonzero(first))):
+        if entry.min(initial=0) < 0 or not np.array_equal(entry[first], np.arange(np.count_nonzero(first))):
             raise ValueError("entries are not numbered by their first labels")
         later = np.flatnonzero(~first).astype(np.int32)
-        own = None if ids is labels else Texts.of(ids)
+        own = None if ids is labels or [*ids] == [*labels] else Texts.of(ids)
         return cls(Texts.of(labels), own, later, entry[later].astype(np.int32))
 
     def __len__(self) -> int:
@@ -106,7 +106,7 @@ class Labels:
     @cached_property
     def _places(self) -> tuple[Ints, NDArray[np.int64]]:
         """How many first labels are before each later one, and the later ones by their entries."""
-        before: Ints = self.later - np.arange(len(self.later), dtype=np.int32)
+        before = np.subtract(self.later, np.arange(len(self.later)), dtype=np.int32)
         return before, np.argsort(self.joins, kind="stable")
 
     @cached_property
