@@ -108,35 +108,30 @@ class LabelReader:
         refused: dict[int, Reason] = {}
         rest = np.flatnonzero(~once)
         if len(rest):
-            number, literals = batch.number[rest], [batch.literals[n] for n in rest.tolist()]
-            more, refused = self._all_forms(number, literals)
+            literals = [batch.literals[n] for n in rest.tolist()]
+            more, refused = self._all_forms(Batch(batch.number[rest], literals, batch.bodies.taken(rest)))
             found += more
         return found, refused
 
-    def _all_forms(self, number: Ints, literals: Sequence[str]) -> tuple[list[Forms], dict[int, Reason]]:
-        *closed, bodies = zip(*map(answers, literals), strict=True)
+    def _all_forms(self, batch: Batch) -> tuple[list[Forms], dict[int, Reason]]:
+        number = batch.number
+        *closed, bodies = zip(*map(answers, batch.literals), strict=True)
         body, quoted = self._plain(bodies), self._plain(closed[0])
         end = body.sizes
-        reasons = np.zeros(len(literals), dtype=np.int8)
-        encoded = []
-        for endings in (*closed, bodies):
-            lines = self._encode(endings)
-            encoded.append(lines)
-            back = lines.texts.equal(self._plain(endings))
-            reasons[(reasons == 0) & ~back] = 1
-            if endings is not bodies:
-                reasons[(reasons == 0) & (lines.texts.closing_quotes(self._opened) != end)] = 2
+        reasons = np.zeros(len(number), dtype=np.int8)
+        merging = [self._encode(endings) for endings in closed]
+        for lines, endings in zip(merging, closed, strict=True):
+            reasons[(reasons == 0) & ~lines.texts.equal(self._plain(endings))] = 1
+            reasons[(reasons == 0) & (lines.texts.closing_quotes(self._opened) != end)] = 2
+        reasons[(reasons == 0) & ~batch.bodies.texts.equal(body)] = 1
         good = reasons == 0
-        refused = {
-            int(number[n]): (NOT_BACK, QUOTE_LOST)[reasons[n] - 1] for n in np.flatnonzero(~good).tolist()
-        }
-        *merging, clean = encoded
-        at, size = quoted.at[:-1], quoted.sizes
-        whole = equal_parts(body.data, body.at[:-1], end, quoted.data, at, size - 1)
-        whole &= quoted.data[quoted.at[1:] - 1] == QUOTE
+        why = (NOT_BACK, QUOTE_LOST)
+        refused = {int(number[n]): why[reasons[n] - 1] for n in np.flatnonzero(~good).tolist()}
+        begun = equal_parts(body.data, body.at[:-1], end, quoted.data, quoted.at[:-1], quoted.sizes - 1)
+        begun &= quoted.data[quoted.at[1:] - 1] == QUOTE
         candidates = [self._merged(number, lines, end, good) for lines in merging]
-        candidates.append(self._clean(number, clean, good))
-        kept = [np.full(len(candidates[0]), True) for _ in merging] + [whole[good]]
+        candidates.append(self._clean(number, batch.bodies, good))
+        kept = [np.full(len(candidates[0]), True) for _ in merging] + [begun[good]]
         for later, forms in enumerate(candidates):
             for earlier in range(later):
                 kept[later] &= ~(kept[earlier] & forms.equal(candidates[earlier]))

@@ -65,6 +65,14 @@ class Lines:
     start: Places
     texts: Texts
 
+    def taken(self, numbers: Places) -> Lines:
+        """Some of them."""
+        count = np.diff(self.first)[numbers]
+        tokens, first = spans(self.first[:-1][numbers], count), offsets(count)
+        start = offsets(np.diff(self.start)[tokens])
+        data = self.texts.data[spans(self.texts.at[:-1][numbers], self.texts.sizes[numbers])]
+        return Lines(self.token[tokens], first, start, Texts(data, start[first]))
+
 
 class LineReader:
     """Encodes the answer lines of one prompt. The ids that lines share with the prompt's tail stay on."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .labels import Forms
 from .lines import Flags, Places
@@ -50,9 +51,7 @@ def lexicographic(forms: Forms) -> tuple[Places, Flags]:
     return order, repeated
 
 
-def _symbol(
-    forms: Forms, size: Places, rows: Places, position: int
-) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+def _symbol(forms: Forms, size: Places, rows: Places, position: int) -> NDArray[np.uint64]:
     """What each row has at a position, as a number: a token and one, 0 for the mark, the closing, then 0."""
     sizes = size[rows]
     symbol = np.zeros(len(rows), dtype=np.uint64)
