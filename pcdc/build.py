@@ -19,10 +19,11 @@ from pcdc_runtime.errors import ArtifactError, PcdcError
 from pcdc_runtime.storage import sweep, way_to_write
 
 from .cache import Decision
-from .definitions import Progress, read_definition, read_old
+from .definitions import read_definition, read_old
 from .diagnostics import Diagnostic, finding, from_error, sort_diagnostics
 from .folders import Source, find_sources
 from .ignoring import told
+from .indexing.reading import Progress
 from .kinds import Kind, Made
 from .lanes import Lane, find_lanes
 from .output import LOG_NAME, NOUNS, append_log, artifact_names, plain_name
@@ -169,7 +170,9 @@ def _made(
     return "built", replace(decision, changes=(*decision.changes, *changes)), findings
 
 
-def _failed(reason: str, path: Path, findings: list[Diagnostic]) -> tuple[Outcome, Decision, list[Diagnostic]]:
+def _failed(
+    reason: str, path: Path, findings: list[Diagnostic]
+) -> tuple[Outcome, Decision, list[Diagnostic]]:
     # Unlike Path.exists, this does not raise where the folder may not be searched.
     there = os.access(path, os.F_OK)
     return "failed", Decision(True, f"{reason}; the last good artifact stays" if there else reason), findings
@@ -192,7 +195,11 @@ def _left_behind(
         why |= {plain.with_suffix(suffix): made for suffix in NOUNS}
     for left, reason in why.items():
         old = None if left == path else read_old(left)
-        if old is not None and (old.name, old.model) == (Path(result.source).stem, result.model):
+        if (
+            old
+            and not isinstance(old, ArtifactError)
+            and (old.name, old.model) == (Path(result.source).stem, result.model)
+        ):
             fact = f"stays beside {path.name}, {reason}"
             help = "remove it, or rename one of the sources"
             findings.append(finding("PCDC616", None, str(left), fact, "it is not brought up to date", help))

@@ -12,9 +12,9 @@ from pcdc_runtime.indexed.codec import SUFFIX_INDEX
 from pcdc_runtime.indexed.index import Index
 
 from .diagnostics import Diagnostic
-from .indexing.forms import Progress
 from .indexing.kind import IndexKind, read_old_index
 from .indexing.parse import parse_index_file
+from .indexing.reading import Progress
 from .kinds import Kind, SchemaKind, read_old_artifact
 from .output import SUFFIX
 from .parse import is_index_file, parse_file

@@ -56,7 +56,8 @@ def artifact_names(sources: Sequence[tuple[PurePath, str, str]]) -> list[PurePat
     taken = Counter(plain)
     places: dict[PurePath, list[str]] = {}
     for name, (_, _, source) in zip(plain, sources, strict=True):
-        places.setdefault(name, []).append(os.path.realpath(source))
+        if taken[name] > 1:
+            places.setdefault(name, []).append(os.path.realpath(source))
     return [
         name
         if taken[name] == 1

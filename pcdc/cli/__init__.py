@@ -8,7 +8,7 @@ from __future__ import annotations
 
 # Each module adds its commands to the program, and the help lists them in this order.
 # isort: off
-from . import build, lint, run, select, evaluate, bench, inspect, models  # noqa: F401
+from . import build, index, lint, run, select, evaluate, bench, inspect, models  # noqa: F401
 
 # isort: on
 from .common import MAX_CONTEXT_BYTES, app, exit_code, main

@@ -15,10 +15,11 @@ from pcdc_runtime.indexed.layout import INDEX_VERSION
 
 from pcdc import __version__
 from pcdc.cache import Decision, sha256_of
-from pcdc.prompt import PROMPT_VERSION
 
 from .definition import Entries, IndexDefinition
+from .prompting import INDEX_PROMPT_VERSION
 from .reuse import FORMS_INPUT
+
 
 def index_record(
     definition: IndexDefinition, catalog: str, fingerprint: str, template_digest: str
@@ -32,7 +33,7 @@ def index_record(
         "catalog": catalog,
         "tokenizer": fingerprint,
         "template": template_digest,
-        "prompt": PROMPT_VERSION,
+        "prompt": INDEX_PROMPT_VERSION,
         "format": str(INDEX_VERSION),
         "pcdc": __version__,
     }
@@ -55,8 +56,8 @@ def catalog_digest(entries: Entries) -> str:
     digest = hashlib.sha256()
     for texts in (entries.labels, () if entries.ids is entries.labels else entries.ids):
         column = Texts.of(texts)
-        digest.update(column.offset)
-        digest.update(column.data)
+        digest.update(column.offset.data)
+        digest.update(column.data.data)
     return digest.hexdigest()
 
 

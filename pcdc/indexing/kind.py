@@ -17,8 +17,8 @@ from pcdc.kinds import is_missing, replaced_by_another
 from pcdc.lanes import Lane
 
 from .definition import IndexDefinition
-from .forms import Progress
 from .freshness import catalog_digest, decide_index, index_record
+from .reading import Progress
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 
-from pcdc.prompt import Prompt, Target, fill_prompt
+from pcdc.prompt import PROMPT_VERSION, Prompt, Target, fill_prompt
 
 from .definition import IndexDefinition
 
+INDEX_PROMPT_VERSION = f"{PROMPT_VERSION}.1"
+"""Of the frame, which schemas have too, and of this wording."""
 TASK = "Answer the question about the text."
 RULE = "Answer with one line of JSON, with the name exactly as the catalog writes it."
 

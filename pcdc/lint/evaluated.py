@@ -9,7 +9,7 @@ from pcdc_runtime.calibration import Calibration, calibration_path, field_digest
 
 from pcdc.diagnostics import Diagnostic, finding, quoted, visible
 
-from .subject import Built, Unbuilt, judged_rows
+from .subject import Built, Deployed, Unbuilt, judged_rows
 
 FEW_TEXTS = 100
 LOW_SHARE = 0.9
@@ -20,11 +20,11 @@ def _evaluate(artifact: Path, options: str = "--fit") -> str:
 
 
 def not_built(unbuilt: Unbuilt) -> Iterator[Diagnostic]:
-    """A schema without an artifact."""
+    """A definition without an artifact."""
     yield finding(
         "PCDC535",
         unbuilt.now.place,
-        "schema",
+        unbuilt.now.noun,
         f"is not built for {unbuilt.now.target.model}: there is no {visible(str(unbuilt.artifact))}",
         "nothing can be said of what is deployed",
         "run `pcdc build`, name its folder with --out, or leave builds out with `--ignore PCDC53`",
@@ -149,7 +149,7 @@ def _texts(count: int) -> str:
     return f"{count} text" + ("" if count == 1 else "s")
 
 
-def out_of_date(built: Built) -> Iterator[Diagnostic]:
+def out_of_date(built: Deployed) -> Iterator[Diagnostic]:
     """An artifact that `pcdc build` would make anew."""
     if built.decision.rebuild:
         yield finding(

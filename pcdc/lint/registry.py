@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from pcdc.diagnostics import Diagnostic
+from pcdc.indexing.definition import IndexDefinition
 from pcdc.schema import Schema
 
-from . import choices, evaluated, questions, size, tokens
+from . import choices, evaluated, indexes, questions, size, tokens
+from .indexes import BuiltIndex, Indexed
 from .subject import Built, Compiled, Unbuilt
 
-Subject = TypeVar("Subject", Schema, Compiled, Unbuilt, Built)
+Subject = TypeVar("Subject", Schema, Compiled, Unbuilt, Built, IndexDefinition, Indexed, BuiltIndex)
 
 
 @dataclass(frozen=True)
@@ -51,5 +53,16 @@ BUILT_RULES: tuple[LintRule[Built], ...] = (
     LintRule("PCDC537", evaluated.low_threshold),
 )
 UNBUILT_RULES: tuple[LintRule[Unbuilt], ...] = (LintRule("PCDC535", evaluated.not_built),)
+INDEX_RULES: tuple[LintRule[IndexDefinition], ...] = (
+    LintRule("PCDC501", indexes.asks_nothing),
+    LintRule("PCDC504", indexes.looks_dependent),
+    LintRule("PCDC524", indexes.no_question),
+    LintRule("PCDC525", indexes.no_examples),
+)
+INDEXED_RULES: tuple[LintRule[Indexed], ...] = (
+    LintRule("PCDC521", size.window_share),
+    LintRule("PCDC523", size.many_examples),
+)
+BUILT_INDEX_RULES: tuple[LintRule[BuiltIndex], ...] = (LintRule("PCDC534", evaluated.out_of_date),)
 NOTHING_IGNORED = "PCDC541"
 """An ignored code that found nothing: `linting` finds it, when all other rules have run."""

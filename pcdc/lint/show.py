@@ -1,4 +1,4 @@
-"""A lint's report for people: what each schema came to in tokens, and how much was found."""
+"""A lint's report for people: what each definition came to in tokens, and how much was found."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from collections import Counter
 from pcdc.diagnostics import visible
 from pcdc.show import table, tokens_text
 
-from .linting import FieldJudged, LintReport, TargetView
+from .linting import LintReport
 from .pages import has_page
 from .subject import FieldTokens
+from .views import FieldJudged, IndexTokens, TargetView
 
 
 def summary(report: LintReport, *, explain: bool, terminal: bool) -> str:
-    """A line for each schema and model, with `explain` its fields and choices, then the counts."""
+    """A line for each definition and model, with `explain` its fields and choices, then the counts."""
     shown = [_line(t) + (_explained(t, terminal) if explain else "") for t in report.targets]
+    shown += map(_index_line, report.indexes)
     shown += [
         f"{visible(source)}: has errors; further rules run once they are gone\n"
         for source in report.unfinished
@@ -27,13 +29,23 @@ def summary(report: LintReport, *, explain: bool, terminal: bool) -> str:
 
 def _line(target: TargetView) -> str:
     choices = sum(len(f.labels) for f in target.fields)
-    examples = f" ({target.example_tokens} of them examples)" if target.example_tokens else ""
-    window = f" of {target.window}" if target.window is not None else ""
     return (
         f"{visible(target.source)}: {_many(len(target.fields), 'field')}, {_many(choices, 'choice')}; "
-        f"{target.model}: {target.prompt_tokens} prompt tokens{examples}{window}, "
-        f"{_many(target.nodes, 'node')}, {_many(target.passes, 'tree pass')}\n"
+        f"{_prompt(target)}, {_many(target.nodes, 'node')}, {_many(target.passes, 'tree pass')}\n"
     )
+
+
+def _index_line(index: IndexTokens) -> str:
+    return (
+        f"{visible(index.source)}: index of {_many(index.labels, 'label')}; {_prompt(index)}, "
+        f"{index.entries} entries, {_many(index.rows, 'row')}\n"
+    )
+
+
+def _prompt(view: TargetView | IndexTokens) -> str:
+    examples = f" ({view.example_tokens} of them examples)" if view.example_tokens else ""
+    window = f" of {view.window}" if view.window is not None else ""
+    return f"{view.model}: {view.prompt_tokens} prompt tokens{examples}{window}"
 
 
 def _many(count: int, thing: str) -> str:

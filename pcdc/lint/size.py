@@ -8,25 +8,26 @@ from pcdc_runtime.rules import NODE_BUDGET
 
 from pcdc.diagnostics import Diagnostic, finding
 
-from .subject import Compiled
+from .subject import Compiled, InTokens
 
 WINDOW_SHARE = 0.5
 EXAMPLE_SHARE = 0.5
 
 
-def window_share(compiled: Compiled) -> Iterator[Diagnostic]:
+def window_share(compiled: InTokens) -> Iterator[Diagnostic]:
     """A prompt that leaves less than half of the window to the text."""
-    window = compiled.target.window
-    whole = compiled.prompt_tokens + int(compiled.artifact.nodes.depth.max())
+    window, whole = compiled.target.window, compiled.prompt_tokens + compiled.deepest
     if window is not None and whole > WINDOW_SHARE * window:
         yield finding(
             "PCDC521",
             compiled.place,
-            "schema",
+            compiled.noun,
             f"takes {whole} of the {window} tokens of {compiled.target.model}'s window "
             f"({whole / window:.0%}), which leaves {window - whole} to the text",
             f"at most {WINDOW_SHARE:.0%}",
-            "split the schema, or shorten its descriptions",
+            "split the schema, or shorten its descriptions"
+            if compiled.noun == "schema"
+            else "shorten the question, or show fewer examples",
         )
 
 
@@ -44,7 +45,7 @@ def many_passes(compiled: Compiled) -> Iterator[Diagnostic]:
         )
 
 
-def many_examples(compiled: Compiled) -> Iterator[Diagnostic]:
+def many_examples(compiled: InTokens) -> Iterator[Diagnostic]:
     """Worked examples that are most of the prompt."""
     added = compiled.example_tokens
     if added > EXAMPLE_SHARE * compiled.prompt_tokens:

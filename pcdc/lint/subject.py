@@ -1,4 +1,4 @@
-"""What lint rules look at: a schema in one model's tokens, and what was built of it before."""
+"""What lint rules look at: a definition in one model's tokens, and what was built of it before."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import ClassVar, Protocol
 
 from pcdc_runtime.artifact import Artifact, CompiledField
 from pcdc_runtime.calibration import Calibration, FieldCalibration
@@ -38,10 +39,55 @@ class FieldTokens:
     prompt: int
 
 
+class InTokens(Protocol):
+    """A schema or an index in one model's tokens."""
+
+    @property
+    def noun(self) -> str:
+        """`schema` or `index`."""
+
+    @property
+    def place(self) -> Location:
+        """The whole definition, for what no single line of it is to blame for."""
+
+    @property
+    def target(self) -> Target:
+        """The model."""
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Tokens of the prompt before any text is in it."""
+
+    @property
+    def example_tokens(self) -> int:
+        """Tokens that the worked examples add to the prompt."""
+
+    @property
+    def deepest(self) -> int:
+        """Tokens of the longest path below the prompt."""
+
+
+class Deployed(Protocol):
+    """A file that a build left, and whether it is up to date."""
+
+    @property
+    def now(self) -> InTokens:
+        """What it would be made from now."""
+
+    @property
+    def artifact(self) -> Path:
+        """Where it is."""
+
+    @property
+    def decision(self) -> Decision:
+        """Whether a build would make it anew."""
+
+
 @dataclass(frozen=True)
 class Compiled:
     """A schema that was read from `path` and compiled for one model."""
 
+    noun: ClassVar[str] = "schema"
     path: Path
     schema: Schema
     target: Target
@@ -49,8 +95,11 @@ class Compiled:
 
     @property
     def place(self) -> Location:
-        """The whole definition, for what no single line of it is to blame for."""
         return Location(str(self.path), 1, 1)
+
+    @property
+    def deepest(self) -> int:
+        return int(self.artifact.nodes.depth.max())
 
     @property
     def prompt_tokens(self) -> int:
@@ -137,9 +186,9 @@ class Compiled:
 
 @dataclass(frozen=True)
 class Unbuilt:
-    """A schema for which there is nothing at the path of its artifact for one model."""
+    """A definition for which there is nothing at the path of its artifact for one model."""
 
-    now: Compiled
+    now: InTokens
     artifact: Path
 
 

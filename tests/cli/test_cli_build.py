@@ -13,7 +13,7 @@ from pcdc import cli
 from pcdc.diagnostics import RULES, finding
 
 MODEL = str(family_folder("smollm2"))
-COMMANDS = ["build", "watch", "run", "bench", "inspect", "models", "doctor"]
+COMMANDS = ["build", "watch", "index", "run", "bench", "inspect", "models", "doctor"]
 
 
 @pytest.fixture
