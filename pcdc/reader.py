@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import cached_property
 from math import isfinite
 from typing import Any, NoReturn, TypeVar
 
@@ -36,6 +37,7 @@ _WORD = re.compile(r"-?[A-Za-z_$][A-Za-z0-9_$]*")
 _SIMPLE = re.compile(r'"([^"\\\x00-\x1f]*)"')
 _PLAIN = re.compile(r'[^"\\\x00-\x1f]*')
 _LONE = re.compile("[\ud800-\udfff]")
+_HALF = re.compile(r"\\u[dD][89a-fA-F]")
 _DECODER = json.JSONDecoder()
 T = TypeVar("T")
 _HEX = re.compile(r"[0-9a-fA-F]{4}")
@@ -58,8 +60,8 @@ def _finite(spelling: str) -> float:
     return value
 
 
-# What the reader below refuses this refuses too, but for half a character, and for nests and whole numbers a
-# little too large.
+# What the reader below refuses this refuses too, but for half characters, and nests and whole numbers that
+# are a little too large.
 _STRICT = json.JSONDecoder(object_pairs_hook=_distinct, parse_float=_finite, parse_constant=_finite)
 
 _SMALLEST = {"definition": '{"field": {"type": "boolean"}}', "catalog": '["yes", "no"]'}
@@ -124,6 +126,14 @@ class _Reader:
         self.at = 0
         self.values = 0
 
+    @cached_property
+    def halves(self) -> bool:
+        """Whether characters are spelled in halves anywhere, of which the library takes one for a whole."""
+        return bool(_HALF.search(self.text))
+
+    def whole(self, value: object) -> bool:
+        return not self.halves or not _LONE.search(json.dumps(value, ensure_ascii=False))
+
     def document(self, kind: str) -> Node:
         self.blanks()
         if self.at == len(self.text):
@@ -170,7 +180,7 @@ class _Reader:
         line = self.text[start:end]
         with suppress(ValueError, RecursionError):
             value, stop = _STRICT.raw_decode(line)
-            if stop == len(line) or not line[stop:].strip(" \t\r"):
+            if (stop == len(line) or not line[stop:].strip(" \t\r")) and self.whole(value):
                 self.at = end
                 return start, value
         self.values = 0
@@ -197,8 +207,10 @@ class _Reader:
     def item(self) -> tuple[int, Any]:
         start = self.at
         with suppress(ValueError, RecursionError):
-            value, self.at = _STRICT.raw_decode(self.text, start)
-            return start, value
+            value, end = _STRICT.raw_decode(self.text, start)
+            if self.whole(value):
+                self.at = end
+                return start, value
         self.values = 0
         return start, plain(self.value(2))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -21,7 +20,6 @@ from .definition import MAX_ENTRIES, MIN_ENTRIES, Entries
 MAX_CATALOG_BYTES = 1024 * 1024 * 1024
 _SPLIT = "an index has a file of at most 1 GiB; leave out what is not asked for, or split the"
 _TOGETHER = 100_000
-_LONE = re.compile("[\ud800-\udfff]")
 
 Place = Callable[[int, bool], int]
 
@@ -140,30 +138,25 @@ def check_column(texts: Sequence[str], what: str, spot: Spot) -> None:
 
 def _unusable(texts: Sequence[str], what: str) -> Iterator[tuple[int, str, str, str, str]]:
     allowed = "" if what == "id" else BLANKS
-    codes = ("PCDC246",) * 4 if what == "id" else ("PCDC216", "PCDC217", "PCDC228", "PCDC218")
-    blank, long, lone, unseen = codes
+    codes = ("PCDC246",) * 3 if what == "id" else ("PCDC216", "PCDC217", "PCDC218")
+    blank, long, unseen = codes
     for start in range(0, len(texts), _TOGETHER):
         part = texts[start : start + _TOGETHER]
         chars = set("".join(part))
         # Each character is looked up once, and only a text that holds one of these is looked at by itself.
-        suspects = {c for c in chars if hidden(c, allowed) or _LONE.match(c)}
+        suspects = {c for c in chars if hidden(c, allowed)}
         longest = max(map(len, part))
         for number, text in enumerate(part, start):
             if not text or text.isspace():
                 fact = f"has {'an empty' if not text else 'a blank'} {what}"
-                help = "remove the row, or say what it means"
+                help = "remove it, or say what it means"
                 yield number, blank, fact, f"{what}s are text that shows", help
             elif longest > MAX_CHOICE_CHARS and len(text) > MAX_CHOICE_CHARS:
                 limit = f"at most {MAX_CHOICE_CHARS} characters"
                 yield number, long, f"has {_a(what)} of {len(text)} characters", limit, "shorten it"
             elif suspects and not suspects.isdisjoint(text):
-                found = _LONE.search(text)
                 shown = hidden(text, allowed)
-                if found:
-                    fact = f"has the lone surrogate U+{ord(found.group()):04X}"
-                    help = "write the character itself, or both halves"
-                    yield number, lone, fact, "text must be valid Unicode", help
-                elif shown:
+                if shown:
                     limit = f"{what}s hold visible characters only"
                     fact = f"has {code_points(shown)} in its {what}"
                     yield number, unseen, fact, limit, "remove it; nobody could see it"

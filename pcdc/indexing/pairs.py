@@ -73,7 +73,7 @@ class Lookup:
         near = self._near(wanted)
         if near is not None:
             return f"did you mean {quoted(entries.labels[near])}?"
-        listed = ", ".join(map(quoted, entries.labels[:3]))
+        listed = ", ".join(map(quoted, [*dict.fromkeys(entries.labels[:9])][:3]))
         return f"write a label as the catalog has it, such as {listed}"
 
     def _near(self, wanted: str) -> int | None:

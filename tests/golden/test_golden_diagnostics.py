@@ -11,15 +11,17 @@ from pathlib import Path
 import pytest
 
 from pcdc.diagnostics import render_json, render_text
-from pcdc.parse import parse_file
+from pcdc.indexing.parse import parse_index_file
+from pcdc.parse import is_index_file, parse_file
 
 GOLDEN = Path(__file__).resolve().parent
-CASES = sorted(path.name for path in (GOLDEN / "definitions").iterdir())
+CASES = sorted(path.name for path in (GOLDEN / "definitions").iterdir() if path.is_file())
 
 
 def outputs(name):
     """The rendered diagnostics of a case by file name; call it from the folder of definitions."""
-    _, diagnostics = parse_file(Path(name))
+    parse = parse_index_file if is_index_file(Path(name)) else parse_file
+    _, diagnostics = parse(Path(name))
     return {f"{name}.txt": render_text(diagnostics), f"{name}.json": render_json(diagnostics)}
 
 
