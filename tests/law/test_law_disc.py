@@ -159,6 +159,21 @@ def test_weights_after_a_rejection_would_bias_the_estimate():
     assert mean > brute.legal + 0.01
 
 
+def test_figures_hold_where_the_catalog_has_no_mass_to_speak_of():
+    chance, drawn = np.array([-80.0, -90.0]), np.array([0.25, 0.75])
+    law = theory.Law(2, np.array([0, 1]), chance, chance - np.log(drawn))
+    assert law.p_bad == 1
+    assert law.disc(3).sum() == pytest.approx(1, abs=1e-9)
+    assert law.true.sum() == pytest.approx(1, abs=1e-12)
+    assert theory.expected_steps(law.p_bad, 3) == 6
+    assert theory.kl_bound(law.p_bad, 3) == math.inf
+
+
+def test_divergence_from_a_law_that_cannot_give_what_the_other_gives_is_infinite():
+    assert theory.kl(np.array([0.5, 0.5]), np.array([1.0, 0.0])) == math.inf
+    assert theory.kl(np.array([1.0, 0.0]), np.array([0.5, 0.5])) == pytest.approx(math.log(2))
+
+
 @pytest.mark.parametrize("temperature", [0.5, 2.0])
 def test_disc_at_a_temperature_is_disc_on_the_tempered_table(temperature):
     table, rows = nested()

@@ -105,9 +105,11 @@ def kl(p: Floats, q: Floats) -> float:
 
 def kl_bound(p_bad: float, k: int) -> float:
     """What KL(P_S || P_IS^k) is at most (their second theorem, with its proof's constants: 1 and 1/2)."""
+    if p_bad >= 1:
+        return math.inf
     return p_bad**k / (1 - p_bad) * (math.sqrt(p_bad * (1 - p_bad) / k) + p_bad / (2 * k))
 
 
 def expected_steps(p_bad: float, k: int) -> float:
     """How many candidates algorithm 1 draws on average, one after the other."""
-    return (1 - p_bad**k) / (1 - p_bad) + k * p_bad**k
+    return math.fsum(p_bad**n for n in range(k)) + k * p_bad**k
