@@ -75,6 +75,7 @@ torture: $(READY)
 
 fuzz: $(READY)
 	python tests/fuzz.py
+	python tests/index_fuzz.py
 
 soak: $(READY)
 	python tests/soak.py
