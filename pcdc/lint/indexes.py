@@ -83,7 +83,7 @@ def no_examples(definition: IndexDefinition) -> Iterator[Diagnostic]:
             definition.location,
             f"field {quoted(definition.field)}",
             "has no worked examples",
-            "labels are not listed in the prompt; examples show how they are written",
+            "the prompt lists no labels, so that only examples show how they are written",
             f"add two or three: {_EXAMPLE % quoted(definition.field)}",
         )
 

@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from command_line import ENVIRONMENT
 from families import family_folder
 from pcdc_runtime.indexed.codec import open_index
+from pcdc_runtime.models import resolve
 
 from pcdc.build import build
 from pcdc.indexing import emit, kind
+from pcdc.indexing.parse import parse_index_file
 from pcdc.output import LOG_NAME
+from pcdc.prompt import load_target
 
 MODEL = str(family_folder("smollm2"))
 LABELS = ("Dates, dried", "Dates, fresh", "Figs, dried", "Vanilla", "Va", '"quoted"', "Äpfel und Birnen")
@@ -251,12 +255,17 @@ def test_an_index_of_another_field_is_replaced_with_a_warning(schemas, out):
     assert (outcomes(report), codes(report)) == (["built"], ["PCDC615"])
 
 
-def test_an_index_longer_than_the_models_window_is_an_error(schemas, out):
-    many = [{"context": f"{n} word" * 600, "answers": {"goods": LABELS[0]}} for n in range(20)]
-    write(schemas / "tariff.json", definition(examples=many))
-    report = build([schemas], [MODEL], out)
-    assert (outcomes(report), codes(report)) == (["failed"], ["PCDC307"])
-    assert "index" in report.diagnostics[0].subject
+def test_an_index_longer_than_the_models_window_is_an_error(schemas):
+    definition, _ = parse_index_file(schemas / "tariff.json")
+    target, _ = load_target(resolve(MODEL, weights=False))
+    index, _ = emit.compile_index(definition, target)
+    fixed = len(index.prompt.head) + len(index.prompt.tail)
+    whole = fixed + max(len(index.rows.row(row)) for row in range(len(index.rows)))
+    assert emit.compile_index(definition, replace(target, window=whole)) == (index, [])
+    for window in (40, fixed, whole - 1):
+        none, (problem,) = emit.compile_index(definition, replace(target, window=window))
+        assert (none, problem.code, problem.subject) == (None, "PCDC307", "index")
+        assert problem.limit == f"the window of smollm2 is {window} tokens"
 
 
 def test_indexes_of_one_name_in_two_folders_get_names_of_their_own(schemas, out):
