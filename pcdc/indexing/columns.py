@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeAlias
 
 from pcdc_runtime.artifact import Value
 
@@ -16,6 +16,7 @@ from pcdc.reader import Refused, each_plain_item, each_plain_line, value_at
 from pcdc.source import NOWHERE, Object, Report, Scalar, SchemaSource
 from pcdc.table import (
     DELIMITERS,
+    ColumnError,
     Columns,
     Problem,
     blank_line,
@@ -71,6 +72,9 @@ class Read:
         return self.more
 
 
+ReadQuery: TypeAlias = Read | ColumnError
+
+
 def read_columns(kind: str, report: Report, columns: Columns) -> Read | None:
     """The rows of a catalog file, by its suffix; None after reporting that it cannot be read at all.
 
@@ -103,11 +107,15 @@ def place_of(kind: str, source: SchemaSource, columns: Columns, at: int, ids: bo
     return at
 
 
-def rows_of_query(columns: Columns) -> Callable[[tuple[str, ...], Iterator[tuple[Any, ...]]], Read]:
-    """What makes columns of the rows of a query, for `sql.stream`; it raises ColumnError."""
+def rows_of_query(columns: Columns) -> Callable[[tuple[str, ...], Iterator[tuple[Any, ...]]], ReadQuery]:
+    """What makes columns of the rows of a query, or says that they do not fit, for `sql.stream`."""
 
-    def read(names: tuple[str, ...], rows: Iterator[tuple[Any, ...]]) -> Read:
-        find_columns(names, columns)
+    def read(names: tuple[str, ...], rows: Iterator[tuple[Any, ...]]) -> ReadQuery:
+        try:
+            find_columns(names, columns)
+        except ColumnError as why:
+            # What is raised there counts as the database's.
+            return why
         value = names.index(columns.value) if columns.value else 0
         key = names.index(columns.id) if columns.id else None
         found = Read(ids=None if key is None else [])

@@ -14,7 +14,7 @@ from pcdc.diagnostics import Location, code_points, quoted
 from pcdc.source import NOWHERE, Report, SchemaSource, read_source
 from pcdc.table import ColumnError, Columns
 
-from .columns import TOLD, DatabaseRows, Read, place_of, read_columns, rows_of_query
+from .columns import TOLD, DatabaseRows, Read, ReadQuery, place_of, read_columns, rows_of_query
 from .definition import MAX_ENTRIES, MIN_ENTRIES, Entries
 
 MAX_CATALOG_BYTES = 1024 * 1024 * 1024
@@ -30,7 +30,10 @@ def read_entries(catalog: Catalog, catalogs: Catalogs, report: Report) -> Entrie
     try:
         if catalog.path is None:
             ask = partial(_stream, rows_of_query(columns))
-            read, source = catalogs.asked(catalog, ask), None
+            answer, source = catalogs.asked(catalog, ask), None
+            if isinstance(answer, ColumnError):
+                raise answer
+            read = answer
         else:
             source = catalogs.opened(catalog, catalog.path, MAX_CATALOG_BYTES, _SPLIT)
             kind = catalog.path.suffix.lower()
@@ -50,7 +53,7 @@ def read_entries(catalog: Catalog, catalogs: Catalogs, report: Report) -> Entrie
     return Entries(read.labels, _ids(read), lambda n: again.locate(places[n]))
 
 
-def _stream(keep: Callable[..., Read], url: str, query: str, folder: Path) -> Read:
+def _stream(keep: sql.Keep[ReadQuery], url: str, query: str, folder: Path) -> ReadQuery:
     return sql.stream(url, query, folder, keep, sql.INDEX_TIMEOUT)
 
 
