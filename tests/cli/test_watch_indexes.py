@@ -12,7 +12,6 @@ from families import family_folder
 from pcdc_runtime.indexed.codec import open_index
 from watched import Watched, built
 
-from pcdc.indexing import kind
 from pcdc.standstill import OPEN, SETTLE
 
 MODEL = str(family_folder("smollm2"))
@@ -104,23 +103,6 @@ def test_a_broken_definition_or_catalog_keeps_the_last_good_index(start, schemas
     (broken,) = watched.next()
     assert broken.kept[0].what == str(path)
     assert path.read_bytes() == good
-
-
-def test_a_rebuild_that_is_killed_keeps_the_last_good_index(start, schemas, path, monkeypatch):
-    watched = start()
-    good = path.read_bytes()
-
-    def killed(*_):
-        raise SystemExit("killed")
-
-    monkeypatch.setattr(kind, "write_index", killed)
-    (schemas / "catalogs" / "parts.txt").write_text("bolt\nwasher\n")
-    watched._thread.join(30)
-    assert path.read_bytes() == good
-    monkeypatch.undo()
-    again = start()
-    assert built([again.first]) == ["parts"]
-    assert labels(path) == ["bolt", "washer"]
 
 
 @pytest.mark.parametrize("changes", [None, "select max(revision) from parts"])

@@ -227,12 +227,26 @@ def test_an_index_that_cannot_be_written_keeps_the_last_good_one(schemas, out, p
     assert path.read_bytes() == good
 
 
-def test_what_killed_writers_of_indexes_left_is_swept(schemas, out, path):
+def test_a_rebuild_that_is_killed_keeps_the_last_good_index_and_its_litter_is_swept(schemas, out, path):
     build([schemas], [MODEL], out)
-    left = out / f".{path.name}.0123456789abcdef.tmp"
-    left.write_bytes(b"half")
-    build([schemas], [MODEL], out)
-    assert not left.exists()
+    good = path.read_bytes()
+    write_labels(schemas, LABELS[:-1])
+    code = (
+        "import os, signal; from pathlib import Path; from pcdc.build import build\n"
+        "from pcdc_runtime.indexed import codec; sections = codec.section_bytes\n"
+        "def killed(index):\n"
+        "    yield next(iter(sections(index)))\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "codec.section_bytes = killed\n"
+        f"build([Path({str(schemas)!r})], [{MODEL!r}], Path({str(out)!r}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, check=False)
+    assert done.returncode == -9
+    assert len(list(out.glob(".*.tmp"))) == 1
+    assert path.read_bytes() == good
+    assert outcomes(build([schemas], [MODEL], out)) == ["built"]
+    assert list(out.glob(".*.tmp")) == []
+    assert labels(path) == list(LABELS[:-1])
 
 
 def test_a_definition_that_became_an_index_tells_of_its_artifact(schemas, out, path):
