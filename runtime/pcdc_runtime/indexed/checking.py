@@ -152,26 +152,28 @@ def _check_shown(texts: Texts, what: str, allowed: str) -> None:
 def _check_distinct(texts: Texts) -> None:
     """No two texts are equal: those of one hash are compared."""
     keys = np.empty(len(texts), dtype=np.uint64)
-    weight = np.frombuffer(secrets.token_bytes(256 * 8), dtype=np.uint64)
-    longest = int(np.diff(texts.offset).max())
-    factor = np.full(longest, secrets.randbits(63) << 1 | 1, dtype=np.uint64)
-    power = np.cumprod(factor, dtype=np.uint64)
+    factor = secrets.randbits(63) << 1 | 1
+    power, inverse = _powers(factor), _powers(pow(factor, -1, 1 << 64))
     for low, high in _blocks(texts):
-        keys[low:high] = _hashes(*_cut(texts, low, high), weight, power)
+        keys[low:high] = _hashes(*_cut(texts, low, high), power, inverse)
     rising = np.sort(keys)
     twice = rising[1:][rising[1:] == rising[:-1]]
     alike = np.flatnonzero(np.isin(keys, twice)).tolist() if len(twice) else []
     check(len({texts[n] for n in alike}) == len(alike), "has two labels with one id")
 
 
+def _powers(factor: int) -> NDArray[np.uint64]:
+    """Those of an odd factor modulo 2**64, one for each byte of a block."""
+    return np.cumprod(np.full(_BLOCK_BYTES + 4 * MAX_CHOICE_CHARS, factor, dtype=np.uint64), dtype=np.uint64)
+
+
 def _hashes(
-    data: Bytes, start: Ints, weight: NDArray[np.uint64], power: NDArray[np.uint64]
+    data: Bytes, start: Ints, power: NDArray[np.uint64], inverse: NDArray[np.uint64]
 ) -> NDArray[np.uint64]:
     """A polynomial in each text's bytes, modulo 2**64."""
-    place = np.arange(len(data)) - np.repeat(start[:-1], np.diff(start))
     sums = np.zeros(len(data) + 1, dtype=np.uint64)
-    np.cumsum(weight[data] * power[place], out=sums[1:])
-    return sums[start[1:]] - sums[start[:-1]]
+    np.cumsum(data * power[: len(data)], out=sums[1:])
+    return (sums[start[1:]] - sums[start[:-1]]) * inverse[start[:-1]]
 
 
 def _cut(texts: Texts, low: int, high: int) -> tuple[Bytes, Ints]:
