@@ -19,8 +19,8 @@ between what is closed and that plus what is open. What a top-M verifier did not
 that is never expanded: it counts in every bound, and nothing is certified against it.
 
 Which nodes run together decides passes and nodes, never answers. A pass costs a model about as much as twenty
-nodes, so that one takes the most probable needed nodes, and goes on below them before their beliefs are known
-where few rows are left: the likely labels are run to their ends.
+nodes, so that one takes several of the most probable needed nodes, and goes on below them before their
+beliefs are known where few rows are left: likely labels are run to their ends.
 """
 
 from __future__ import annotations
@@ -43,11 +43,12 @@ from .outcome import Found, Outcome
 from .walk import READ
 
 WIDTH = 16
-"""How many nodes a pass runs while nothing is closed."""
-SURE = 64
-"""How many it runs once there are answers to beat: those nodes are needed unless a better answer comes."""
-DECAY = 0.5
-"""What a token is expected to keep of its prefix's probability, shared among rows that part."""
+"""How many nodes a pass runs while there is nothing to beat; later as many as ran before, if more are needed.
+
+So at most half of all nodes were chosen without the answers that showed them to be needless.
+"""
+DECAY = 0.7
+"""What a token is expected to keep of its prefix's probability, shared among the rows that part."""
 AHEAD = 0.05
 """Below what share of the most probable node's probability nothing runs ahead of its parent's beliefs."""
 
@@ -71,10 +72,10 @@ def search(
     while True:
         standing = _standing(opened, k)
         spent = passes is not None and beliefs.passes >= passes
-        room = SURE if standing.answered else width
+        room = max(width, beliefs.nodes) if standing.answered else width
         if nodes is not None:
             room = min(room, nodes - beliefs.nodes)
-        chosen = [] if spent or room <= 0 else _chosen(opened, rows, standing, room)
+        chosen = [] if spent or room <= 0 else _chosen(opened, rows, standing, room, width)
         if not chosen:
             return _outcome(opened, standing, k)
         _run(opened, beliefs, verifier, chosen)
@@ -146,29 +147,33 @@ def _standing(opened: Opened, k: int) -> _Standing:
     )
 
 
-def _chosen(opened: Opened, rows: Rows, standing: _Standing, room: int) -> list[_Chosen]:
-    """The needed nodes of most potential, and what is expected to have as much below them; parents first."""
+def _chosen(opened: Opened, rows: Rows, standing: _Standing, room: int, width: int) -> list[_Chosen]:
+    """The needed nodes of most potential, at most `room`; parents come first.
+
+    Among the first `width` is what is expected to have as much below them.
+    """
     nodes, potential = opened.nodes, standing.potential
     able = np.flatnonzero((potential > -math.inf) & (nodes["token"] != UNSEEN))
-    if len(able) > room:
-        able = able[np.argpartition(-potential[able], room - 1)[:room]]
     if not len(able):
         return []
-    chosen: list[_Chosen] = []
+    if len(able) > room:
+        able = able[np.argpartition(-potential[able], room - 1)[:room]]
+    able = able[np.argsort(-potential[able], kind="stable")]
+    ahead = max(standing.least, float(potential[able[0]]) + math.log(AHEAD))
     order = count()
-    ahead = max(standing.least, float(potential[able].max()) + math.log(AHEAD))
     heap = [
         (-float(potential[at]), next(order), _Chosen(opened.span(at), int(nodes["token"][at]), at, -1))
         for at in able.tolist()
     ]
-    heapq.heapify(heap)
-    while heap and len(chosen) < room:
+    chosen: list[_Chosen] = []
+    while heap and len(chosen) < min(room, width):
         cost, _, node = heapq.heappop(heap)
         chosen.append(node)
         for expected, token, span in _likely(rows, node.span, -cost, ahead):
             below = _Chosen(span, token, None, len(chosen) - 1)
             heapq.heappush(heap, (-expected, next(order), below))
-    return chosen
+    rest = [node for _, _, node in sorted(heap, key=lambda item: item[:2]) if node.at is not None]
+    return chosen + rest[: room - len(chosen)]
 
 
 def _likely(rows: Rows, span: Span, log_prob: float, least: float) -> list[tuple[float, int, Span]]:
