@@ -14,7 +14,7 @@ from pcdc.source import Node, Object, Report, Scalar
 
 from .definition import Entries
 
-_NEAR = 2000
+_NEAR = 500
 _ENDS = 3
 
 
@@ -79,8 +79,8 @@ class Lookup:
     def _near(self, wanted: str) -> int | None:
         """The entry whose label this may stand for.
 
-        To compare a million letter by letter takes minutes; only those are that begin or end alike and are
-        about as long.
+        To compare a million letter by letter takes minutes. Only those are that are about as long and share
+        most at their ends.
         """
         folded = self._folded
         if wanted in folded:
@@ -91,12 +91,19 @@ class Lookup:
             for number, label in enumerate(folded)
             if (label.startswith(head) or label.endswith(tail)) and 4 * abs(len(label) - size) <= size
         }
-        nearest = sorted(alike, key=lambda label: abs(len(label) - size))[:_NEAR]
+        nearest = sorted(alike, key=lambda label: _shared(label, wanted), reverse=True)[:_NEAR]
         found = get_close_matches(wanted, nearest, n=1, cutoff=0.75)
         if found:
             return alike[found[0]]
         begun = (number for number, label in enumerate(folded) if size >= _ENDS and label.startswith(wanted))
         return next(begun, None)
+
+
+def _shared(a: str, b: str) -> int:
+    """How many characters two texts share at their ends."""
+    size = min(len(a), len(b))
+    head = next((n for n in range(size) if a[n] != b[n]), size)
+    return head + next((n for n in range(size - head) if a[-1 - n] != b[-1 - n]), size - head)
 
 
 def _fold(text: str) -> str:
