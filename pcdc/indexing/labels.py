@@ -116,12 +116,12 @@ class LabelReader:
     def _all_forms(self, batch: Batch) -> tuple[list[Forms], dict[int, Reason]]:
         number = batch.number
         *closed, bodies = zip(*map(answers, batch.literals), strict=True)
-        body, quoted = self._plain(bodies), self._plain(closed[0])
-        end = body.sizes
+        body, plain = self._plain(bodies), [self._plain(endings) for endings in closed]
+        end, quoted = body.sizes, plain[0]
         reasons = np.zeros(len(number), dtype=np.int8)
         merging = [self._encode(endings) for endings in closed]
-        for lines, endings in zip(merging, closed, strict=True):
-            reasons[(reasons == 0) & ~lines.texts.equal(self._plain(endings))] = 1
+        for lines, expected in zip(merging, plain, strict=True):
+            reasons[(reasons == 0) & ~lines.texts.equal(expected)] = 1
             reasons[(reasons == 0) & (lines.texts.closing_quotes(self._opened) != end)] = 2
         reasons[(reasons == 0) & ~batch.bodies.texts.equal(body)] = 1
         good = reasons == 0
