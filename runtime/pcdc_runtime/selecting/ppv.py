@@ -62,18 +62,15 @@ class _Top:
 
 @dataclass(frozen=True, eq=False)
 class _Ahead:
-    """What follows a prefix: children as in Options; the span's rows up to `closed` end there.
+    """What follows a prefix: children as in Options, which without a `top` are all there are.
 
-    The latter have the END sets `sets`, row `i` of them the one at `which[i]`. Without a `top` the children
-    are all there are.
+    The span's rows up to `closed` end there, each with another END set.
     """
 
     token: Ints
     low: Ints
     high: Ints
     closed: int
-    sets: Sequence[int]
-    which: NDArray[np.integer]
     top: _Top | None
 
 
@@ -95,15 +92,12 @@ class NumpyVerifier:
         _check(read.norm)
         children = [self._rows.children(span) for span in spans]
         tops = {} if self._top is None else self._among_best(spans, children, read, self._top)
-        ahead = [
-            self._ahead(span, found, tops.get(at))
-            for at, (span, found) in enumerate(zip(spans, children, strict=True))
-        ]
+        ahead = [self._ahead(found, tops.get(at)) for at, found in enumerate(children)]
         asked: list[tuple[int, Ints]] = []
-        for at, part in enumerate(ahead):
+        for at, (span, part) in enumerate(zip(spans, ahead, strict=True)):
             if part.top is None:
                 asked.append((at, part.token))
-            asked += [(at, self._rows.ends[kind]) for kind in part.sets]
+            asked += [(at, self._rows.ends[kind]) for kind in self._rows.end[span.low : part.closed].tolist()]
         logs = iter(self._log_prob(read, asked))
         return [
             self._options(span, part, float(norm), logs)
@@ -133,26 +127,23 @@ class NumpyVerifier:
                 tops[at] = _Top(child[valid], logit[valid], left, float(logit.min()), mass)
         return tops
 
-    def _ahead(self, span: Span, children: Children, top: _Top | None) -> _Ahead:
+    @staticmethod
+    def _ahead(children: Children, top: _Top | None) -> _Ahead:
         token, low, high = children.token, children.start[:-1], children.start[1:]
         if top is not None:
             token, low, high = token[top.child], low[top.child], high[top.child]
-        closed = int(children.start[0])
-        if closed == span.low:
-            return _Ahead(token, low, high, closed, (), np.empty(0, np.intp), top)
-        sets, which = np.unique(self._rows.end[span.low : closed], return_inverse=True)
-        return _Ahead(token, low, high, closed, sets.tolist(), which, top)
+        return _Ahead(token, low, high, int(children.start[0]), top)
 
     def _options(self, span: Span, part: _Ahead, norm: float, logs: Iterator[Floats]) -> Options:
         """Of one prefix, whose log-probabilities come next: those of children not known, then of END sets."""
         log = next(logs) if part.top is None else np.minimum(part.top.logit - norm, 0.0)
         closing = np.empty(0)
         ids = closing
-        if part.sets:
-            pieces = [next(logs) for _ in part.sets]
+        if span.low < part.closed:
+            pieces = [next(logs) for _ in range(span.low, part.closed)]
             ids = np.concatenate(pieces)
             bounds = np.cumsum([0, *map(len, pieces)])
-            closing = np.minimum(segment_logsumexp(ids, bounds), 0.0)[part.which]
+            closing = np.minimum(segment_logsumexp(ids, bounds), 0.0)
         missed = 0.0
         if part.top is not None:
             # A missed child is neither in the top nor in an END set: what such sets have beyond it counts.
@@ -185,7 +176,7 @@ class NumpyVerifier:
         for place, found in enumerate(children):
             where = found.token.searchsorted(token[place])
             child[place] = np.where(found.token.take(where, mode="clip") == token[place], where, -1)
-        return Best(token, np.take_along_axis(rows[list(at)], token, 1), child)
+        return Best(token, rows[np.array(at)[:, None], token], child)
 
 
 def most(logit: NDArray[np.float32], top: int) -> Ints:
