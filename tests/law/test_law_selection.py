@@ -33,7 +33,6 @@ NAMES = DRUGS.split()
 CONTEXTS = (
     "The patient got warfarin after the stroke and is doing well.",
     "Diabetes type 2, started on metformin 500 mg, later on insulin. " * 3,
-    "no drug at all",
 )
 FEW = ["Codeine", "Codeine_phosphate", "Warfarin", "\u00c5cetat \U0001f48a"]
 EXAMPLE = {"context": "he took some codeine for his headache", "answers": {"drug": "Codeine"}}
