@@ -109,6 +109,17 @@ def test_a_file_says_itself_whether_it_declares_an_index(write, declared, is_one
     assert is_index_file(write(declared)) == is_one
 
 
+def test_the_dialect_takes_long_lists_and_one_field_of_an_index_only():
+    many = {"a": {"choices": [str(n) for n in range(300)]}}
+    assert DIALECT.is_valid({"x-pcdc": INDEX, **many})
+    assert not DIALECT.is_valid(many)
+    typed = {"type": "object", "x-pcdc": INDEX}
+    assert DIALECT.is_valid({**typed, "properties": many})
+    assert not DIALECT.is_valid({**typed, "properties": {**many, "b": {"choices": ["x", "y"]}}})
+    assert not DIALECT.is_valid({"x-pcdc": {**INDEX, "scoring": "trie"}, **many})
+    assert not DIALECT.is_valid({"x-pcdc": INDEX, "a": {"enum": ["x", 1]}})
+
+
 def test_what_is_no_file_and_no_json_declares_no_index(tmp_path):
     (tmp_path / "a.json").write_text('{"x-pcdc": {"index": true}')
     assert not is_index_file(tmp_path / "a.json")

@@ -7,6 +7,7 @@ import io
 import json
 import sqlite3
 import tempfile
+import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from pcdc_runtime.visible import hidden
 from pcdc.diagnostics import render_text
 from pcdc.indexing import columns, definition, entries
 from pcdc.indexing.parse import parse_index_file
+from pcdc.uses import Uses
 
 LABEL = st.text(st.characters(codec="utf-8", categories=["L", "N", "P", "Zs"]), min_size=1, max_size=8)
 LABELS = st.lists(
@@ -278,6 +280,25 @@ def test_a_query_is_asked_for_its_order_and_its_columns(parsed, tmp_path):
     table(tmp_path, [("1", "Rome"), ("2", "Oslo")])
     asked = {"source": "sqlite:///a.db", "query": "select name from place", "id": "ident"}
     assert [d.code for d in errors(parsed(asked, {}))] == ["PCDC254", "PCDC231"]
+
+
+def test_a_change_in_any_row_of_a_query_is_noticed(tmp_path):
+    table(tmp_path, [(str(n), f"n{n}") for n in range(3000)])
+    path = tmp_path / "places.json"
+    path.write_text(json.dumps({"x-pcdc": {"index": True}, "place": {"x-catalog": QUERY}}))
+    answered = threading.Event()
+    uses = Uses(0.0, answered.set)
+    uses.files(path)
+    answers = []
+    for name in ("n2999", "other"):
+        with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
+            connection.execute("update place set name = ? where id = '2999'", [name])
+            connection.commit()
+        uses.ask([path], len(answers))
+        assert answered.wait(30)
+        answered.clear()
+        answers.append(uses.answers(path))
+    assert answers[0] != answers[1]
 
 
 def test_the_limits_are_those_that_are_stated():
