@@ -115,6 +115,18 @@ def test_rows_are_the_forms_of_answer_lines_for_labels_of_any_characters(family,
     check(target_of(family), labels)
 
 
+@pytest.mark.parametrize("family", [name for name, family in FAMILIES.items() if family.committed])
+@pytest.mark.parametrize(
+    "labels", [["a", "b"], ["BILLING", "BILLING_1"], ["a", "|"], ["-1", "-2"], ["+", "1"]]
+)
+def test_the_opening_is_that_of_a_schema_of_one_field(family, labels):
+    target = target_of(family)
+    field = {"type": "enum", "choices": labels, "description": "Which?"}
+    schema, _ = tokenize_schema(parse_mapping({"is": field}, name="x")[0], target)
+    tokenized, _ = indexed(target, schema.prompt, labels)
+    assert tokenized.opening == schema.opening
+
+
 def test_no_label_changes_the_forms_of_another_one():
     target = target_of("smollm2")
     prompt, _ = by_rules(target, ["a"])
