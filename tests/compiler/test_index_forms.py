@@ -29,7 +29,7 @@ NASTY = [
     " yes", "yes ", "a  b", "a b", "true", "null", "…", "'", "it's", "<5", "_x", ",", ")", "x)",
     "x).", "Other (not listed)", "ends.\u3000", "\u00a0", "x\u00a0", "\u0301", "e\u0301", "١٢", "½",
     "x½", "ﬁ", "＂", "\u200d", "a\u200d", "\t", "line\nbreak",
-    "a" * 200, "word " * 30 + "end.",
+    "ab\u3000\u3000", "x\u00a0\u00a0\u00a0", "a" * 200, "word " * 30 + "end.",
 ]  # fmt: skip
 characters = st.one_of(
     st.sampled_from("ab1 .\"\\,)|}-'é’ł開\u0301\u00a0"),
