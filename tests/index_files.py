@@ -159,6 +159,7 @@ def fact_of(path: Path, data: bytes) -> str:
             gate()
         except IndexFileError as error:
             facts.append(error.fact)
-    assert len(facts) == 3
-    assert len({*facts}) == 1
+    # Rows and labels are judged apart: what is wrong with one is wrong with the whole.
+    assert len(facts) >= 2
+    assert facts[0] in facts[1:]
     return facts[0]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,17 +29,22 @@ _CODES = 0x110000
 _PLAIN = bytes(range(0x20, 0x7F))
 
 
-def check_sections(data: Bytes, before: int, sections: Mapping[str, Section]) -> None:
-    """Refuse bytes that are not those the header is about, which ends at `before`. Raises Malformed."""
-    for section in sections.values():
+def check_gaps(data: Bytes, before: int, sections: Iterable[Section]) -> None:
+    """Refuse a file with something between its header, which ends at `before`, and its sections."""
+    for section in sections:
         check(not data[before : section.start].any(), "has something between its sections")
-        digest = hashlib.sha256(data[section.start : section.stop].data).digest()
-        check(digest == section.digest, "does not match its checksum")
         before = section.stop
 
 
-def check_content(rows: Rows, labels: Labels, prompt: Iterable[Ints], largest_id: int) -> None:
-    """Refuse rows and labels that do not fit together. Raises Malformed.
+def check_digests(data: Bytes, sections: Iterable[Section]) -> None:
+    """Refuse bytes that are not those the header is about. Raises Malformed."""
+    for section in sections:
+        digest = hashlib.sha256(data[section.start : section.stop].data).digest()
+        check(digest == section.digest, "does not match its checksum")
+
+
+def check_rows(rows: Rows, prompt: Iterable[Ints], largest_id: int) -> None:
+    """Refuse rows that are not what they are said to be. Raises Malformed.
 
     The arrays agree in their lengths. `largest_id` is that of all token ids, the prompt's arrays included.
     """
@@ -61,6 +66,10 @@ def check_content(rows: Rows, labels: Labels, prompt: Iterable[Ints], largest_id
     check(bool(spelled.all()), "has an entry without a row")
     for low in range(0, len(rows) - 1, _BLOCK):
         _check_order(rows, low, min(low + _BLOCK, len(rows) - 1))
+
+
+def check_labels(labels: Labels) -> None:
+    """Refuse labels and ids that no catalog has. Raises Malformed."""
     _check_groups(labels)
     _check_texts(labels.texts, "a label", BLANKS)
     if labels.ids is not None:

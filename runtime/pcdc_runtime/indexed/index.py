@@ -170,6 +170,9 @@ class Index:
         arrays = (self.prompt.head, self.prompt.tail, self.rows.token, self.rows.ends.ids)
         return max(int(a.max()) for a in arrays if len(a))
 
+    def check(self) -> None:
+        """Wait until all of it may be used, as what is in memory may. Raises IndexFileError."""
+
 
 def narrowed(offset: NDArray[np.int64]) -> Ints:
     """Offsets as the format holds them. Raises IndexSizeError where one is too large for it."""

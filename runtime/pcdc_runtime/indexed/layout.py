@@ -60,8 +60,9 @@ INDEX_VERSION = 1
 PROLOGUE = Struct("<8sII32s")
 MAX_HEADER = 16 * 1024 * 1024
 ALIGNMENT = 64
+ROW_SECTIONS = ("token", "offset", "end", "entry", "ends_offset", "ends_ids")
 SECTIONS: Mapping[str, int] = {
-    **dict.fromkeys(("token", "offset", "end", "entry", "ends_offset", "ends_ids"), 4),
+    **dict.fromkeys(ROW_SECTIONS, 4),
     **{"label": 1, "label_offset": 4, "id": 1, "id_offset": 4, "later": 4, "joins": 4},
 }
 """The bytes of one item of each."""

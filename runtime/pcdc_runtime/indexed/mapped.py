@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable
 from contextlib import suppress
 
 from pcdc_runtime.errors import IndexFileError
 from pcdc_runtime.wire import Malformed
 
-from .checking import check_content, check_sections
+from .checking import check_digests, check_gaps, check_labels, check_rows
 from .index import Bytes, Index, Labels
-from .layout import PROLOGUE, Header, Section, content_of
+from .layout import PROLOGUE, ROW_SECTIONS, Header, content_of
 from .rows import Rows
 
 
@@ -21,50 +21,20 @@ def damaged(subject: str, fact: str) -> IndexFileError:
     )
 
 
-class MappedIndex(Index):
-    """An index whose arrays are read-only views into a file's bytes.
+class Checked:
+    """One part of a file, judged in the background from the moment on that this is made."""
 
-    The file is checked in the background from the moment on that this is made. Who asks for rows or labels
-    waits for the end of that, and where the check fails each of them gets an IndexFileError. Nothing else
-    waits.
-    """
+    def __init__(self, subject: str, judge: Callable[[], None]) -> None:
+        self._subject = subject
+        self._judge = judge
+        self._fact: str | None = None
+        self._thread = threading.Thread(target=self._background, daemon=True)
+        self._thread.start()
 
-    def __init__(self, subject: str, header: bytes, digest: str, said: Header, data: Bytes) -> None:
-        vars(self).update(
-            said.said,
-            header=header,
-            digest=digest,
-            largest_id=said.largest_id,
-            _subject=subject,
-            _sections=said.sections,
-            _data=data,
-            _content=content_of(data, said.sections),
-            _fact=None,
-            _checking=threading.Thread(target=self._background, daemon=True),
-        )
-        self._checking.start()
-
-    _subject: str
-    _sections: Mapping[str, Section]
-    _data: Bytes
-    _fact: str | None
-    _content: tuple[Rows, Labels]
-    _checking: threading.Thread
-
-    @property
-    def rows(self) -> Rows:
-        self.check()
-        return self._content[0]
-
-    @property
-    def labels(self) -> Labels:
-        self.check()
-        return self._content[1]
-
-    def check(self) -> None:
-        """Wait until the whole file is checked. Raises IndexFileError."""
+    def wait(self) -> None:
+        """Wait for the verdict. Raises IndexFileError, for each who waits."""
         if self._fact is None:
-            self._checking.join()
+            self._thread.join()
         # Nobody is there to wait for in a process that was forked meanwhile.
         fact = self._judged() if self._fact is None else self._fact
         if fact:
@@ -76,13 +46,61 @@ class MappedIndex(Index):
             self._judged()
 
     def _judged(self) -> str:
-        """What is wrong with the file, "" where nothing is. It can run twice at a time and says the same."""
+        """What is wrong, "" where nothing is. It can run twice at a time and says the same."""
         fact = ""
         try:
-            rows, labels = self._content
-            check_sections(self._data, PROLOGUE.size + len(self.header), self._sections)
-            check_content(rows, labels, (self.prompt.head, self.prompt.tail), self.largest_id)
+            self._judge()
         except Malformed as error:
             fact = str(error)
-        vars(self)["_fact"] = fact
+        self._fact = fact
         return fact
+
+
+class MappedIndex(Index):
+    """An index whose arrays are read-only views into a file's bytes.
+
+    Rows and labels are checked side by side in the background from the moment on that this is made. Who asks
+    for rows or labels waits for the end of their check, and where it fails each of them gets an
+    IndexFileError. Nothing else waits.
+    """
+
+    def __init__(self, subject: str, header: bytes, digest: str, said: Header, data: Bytes) -> None:
+        rows, labels = content_of(data, said.sections)
+        of_rows = [section for name, section in said.sections.items() if name in ROW_SECTIONS]
+        of_labels = [section for name, section in said.sections.items() if name not in ROW_SECTIONS]
+
+        def judge_rows() -> None:
+            check_gaps(data, PROLOGUE.size + len(header), said.sections.values())
+            check_digests(data, of_rows)
+            check_rows(rows, (self.prompt.head, self.prompt.tail), said.largest_id)
+
+        def judge_labels() -> None:
+            check_digests(data, of_labels)
+            check_labels(labels)
+
+        vars(self).update(
+            said.said, header=header, digest=digest, largest_id=said.largest_id, _rows=rows, _labels=labels
+        )
+        vars(self).update(
+            _row_check=Checked(subject, judge_rows), _label_check=Checked(subject, judge_labels)
+        )
+
+    _rows: Rows
+    _labels: Labels
+    _row_check: Checked
+    _label_check: Checked
+
+    @property
+    def rows(self) -> Rows:
+        self._row_check.wait()
+        return self._rows
+
+    @property
+    def labels(self) -> Labels:
+        self._label_check.wait()
+        return self._labels
+
+    def check(self) -> None:
+        """Wait until the whole file is checked. Raises IndexFileError."""
+        self._row_check.wait()
+        self._label_check.wait()
