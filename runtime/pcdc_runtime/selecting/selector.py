@@ -62,9 +62,8 @@ class Selector:
         self._heads = heads
         try:
             self._source = IndexSource(index, model, file)
-            model.call(partial(compute_head, model, index.digest, index.prompt.head, heads))
-            # Rows are there when the whole file is checked.
-            _ = index.rows
+            model.call(partial(compute_head, model, index.digest, index.prompt.head, heads, ROOM))
+            index.check()
         except BaseException:
             model.close()
             raise

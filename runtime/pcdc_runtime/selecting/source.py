@@ -71,8 +71,7 @@ class IndexSource:
 
     def _take(self, index: Index) -> None:
         bound, old = bind_index(index, self._model), self.bound.index
-        # Rows are there when the whole file is checked.
-        _ = index.rows
+        index.check()
         if index.digest != old.digest:
             self.bound = bound
             self._model.prefixes.hand_over(old.digest, index.digest)
