@@ -39,7 +39,8 @@ BARE = Diagnostic("PCDC251", "warning", None, 'field "f"', "has no description")
 
 
 def sources():
-    return {p.name: p.read_text(encoding="utf-8") for p in Path(pcdc.__file__).parent.glob("*.py")}
+    folder = Path(pcdc.__file__).parent
+    return {str(p.relative_to(folder)): p.read_text(encoding="utf-8") for p in folder.rglob("*.py")}
 
 
 def test_every_code_in_the_compiler_is_registered():
