@@ -2,13 +2,14 @@
 
 import math
 
+import numpy as np
 import pytest
 from catalogs import PlainVerifier, coarse_table, permuted, seeded_rows, table
 from pcdc_runtime.indexed.rows import Rows
 from pcdc_runtime.selecting.exact import search
 from pcdc_runtime.selecting.outcome import Outcome
 from pcdc_runtime.selecting.ppv import NumpyVerifier
-from tables import TableBeliefs, enumerate_entries, make_rows
+from tables import TableBeliefs, enumerate_entries, make_rows, seeded_table
 
 CLOSE = 1e-5
 """Tables reach the search as float32 logits."""
@@ -182,6 +183,18 @@ def test_what_a_verifier_missed_is_never_certified_away(top: int) -> None:
         if outcome.certified:
             check_true(outcome, values, 2)
     assert missed > len(SEEDS) / 4
+
+
+def test_answers_come_after_as_many_passes_as_the_longest_label_has_tokens() -> None:
+    random = np.random.default_rng(5)
+    for seed in SEEDS[:20]:
+        # A thousand labels under a flat model: the most probable nodes are all short prefixes.
+        paths = {tuple(path) for path in random.integers(0, 7, (1000, 6)).tolist()}
+        rows = make_rows((entry, path, [8]) for entry, path in enumerate(sorted(paths)))
+        for k in (1, 4):
+            beliefs = seeded_table(seed, 9, sharpness=0.3)
+            outcome = search(rows, beliefs, PlainVerifier(rows), k=k, passes=6 + k, width=4)
+            assert len(outcome.found) == k
 
 
 def test_nothing_runs_that_cannot_matter() -> None:

@@ -37,7 +37,7 @@ from pcdc_runtime.artifact import Ints
 from pcdc_runtime.indexed.rows import Rows, Span
 
 from .beliefs import Beliefs
-from .opened import CLOSED, UNSEEN, Opened
+from .opened import CLOSED, UNSEEN, Opened, Split, Whole
 from .options import Floats, Options, Verifier
 from .outcome import Found, Outcome
 from .walk import READ
@@ -49,6 +49,8 @@ So at most half of all nodes were chosen without the answers that showed them to
 """
 DECAY = 0.7
 """What a token is expected to keep of its prefix's probability, shared among the rows that part."""
+DIVE = 4
+"""How many nodes of a pass go on below the last pass while answers are missing, as a beam of as many does."""
 AHEAD = 0.05
 """Below what share of the most probable node's probability nothing runs ahead of its parent's beliefs."""
 
@@ -68,16 +70,19 @@ def search(
     `nodes` and `passes` are the most that `beliefs` may count in the end, at least 1 each; where they do not
     suffice the outcome is not certified, and its `bound` and the answers' `high` say how far off it may be.
     """
-    opened, k = Opened(rows), min(k, rows.entries)
+    opened, k, recent = Opened(rows), min(k, rows.entries), 0
     while True:
-        standing = _standing(opened, k)
+        split = opened.split()
+        standing = _standing(opened, split, k)
+        opened.give_up(split, standing.least)
         spent = passes is not None and beliefs.passes >= passes
         room = max(width, beliefs.nodes) if standing.answered else width
         if nodes is not None:
             room = min(room, nodes - beliefs.nodes)
-        chosen = [] if spent or room <= 0 else _chosen(opened, rows, standing, room, width)
+        chosen = [] if spent or room <= 0 else _chosen(opened, rows, standing, room, width, recent)
         if not chosen:
-            return _outcome(opened, standing, k)
+            return _outcome(opened, _standing(opened, opened.split(everything=True), k), k)
+        recent = beliefs.nodes
         _run(opened, beliefs, verifier, chosen)
 
 
@@ -113,8 +118,8 @@ class _Chosen:
     above: int
 
 
-def _standing(opened: Opened, k: int) -> _Standing:
-    nodes, closed, split = opened.nodes, opened.closed, opened.split()
+def _standing(opened: Opened, split: Split, k: int) -> _Standing:
+    nodes, closed = opened.nodes, opened.closed
     best = closed[:k]
     least = best[-1][0] if len(best) == k else -math.inf
     highest = {entry: low for low, entry in best}
@@ -147,33 +152,44 @@ def _standing(opened: Opened, k: int) -> _Standing:
     )
 
 
-def _chosen(opened: Opened, rows: Rows, standing: _Standing, room: int, width: int) -> list[_Chosen]:
+def _chosen(
+    opened: Opened, rows: Rows, standing: _Standing, room: int, width: int, recent: int
+) -> list[_Chosen]:
     """The needed nodes of most potential, at most `room`; parents come first.
 
-    Among the first `width` is what is expected to have as much below them.
+    Among the first `width` is what is expected to have as much below them. While answers are missing the best
+    below the model's nodes from `recent` on come before all others, so that each pass is nearer to one.
     """
     nodes, potential = opened.nodes, standing.potential
     able = np.flatnonzero((potential > -math.inf) & (nodes["token"] != UNSEEN))
     if not len(able):
         return []
-    if len(able) > room:
-        able = able[np.argpartition(-potential[able], room - 1)[:room]]
-    able = able[np.argsort(-potential[able], kind="stable")]
-    ahead = max(standing.least, float(potential[able[0]]) + math.log(AHEAD))
+    best = _most(able, potential, room)
+    ahead = max(standing.least, float(potential[best[0]]) + math.log(AHEAD))
+    urgent = best[:0] if standing.answered else _most(able[nodes["parent"][able] >= recent], potential, DIVE)
     order = count()
     heap = [
-        (-float(potential[at]), next(order), _Chosen(opened.span(at), int(nodes["token"][at]), at, -1))
-        for at in able.tolist()
+        (late, -float(potential[at]), next(order), _Chosen(opened.span(at), int(nodes["token"][at]), at, -1))
+        for late, part in enumerate((urgent, best[~np.isin(best, urgent)]))
+        for at in part.tolist()
     ]
+    heapq.heapify(heap)
     chosen: list[_Chosen] = []
     while heap and len(chosen) < min(room, width):
-        cost, _, node = heapq.heappop(heap)
+        _, cost, _, node = heapq.heappop(heap)
         chosen.append(node)
         for expected, token, span in _likely(rows, node.span, -cost, ahead):
             below = _Chosen(span, token, None, len(chosen) - 1)
-            heapq.heappush(heap, (-expected, next(order), below))
-    rest = [node for _, _, node in sorted(heap, key=lambda item: item[:2]) if node.at is not None]
+            heapq.heappush(heap, (1, -expected, next(order), below))
+    rest = [node for *_, node in sorted(heap, key=lambda item: item[:3]) if node.at is not None]
     return chosen + rest[: room - len(chosen)]
+
+
+def _most(nodes: Whole, potential: Floats, count: int) -> Whole:
+    """The `count` of these nodes that have the most potential, the best first."""
+    if len(nodes) > count:
+        nodes = nodes[np.argpartition(-potential[nodes], count - 1)[:count]]
+    return nodes[np.argsort(-potential[nodes], kind="stable")]
 
 
 def _likely(rows: Rows, span: Span, log_prob: float, least: float) -> list[tuple[float, int, Span]]:

@@ -65,7 +65,8 @@ class Opened:
         self._count = 1
         self._low = np.full(rows.entries, -math.inf)
         self._closed: dict[int, None] = {}
-        self._split: list[Whole] = []
+        self._told: Whole = np.empty(0, dtype=np.int64)
+        self._hopeful = self._told
         # Which open node a row lies below; only asked for rows of parted entries.
         self._owner = np.zeros(len(rows) if len(self._parted) else 0, dtype=np.int32)
 
@@ -125,20 +126,29 @@ class Opened:
             self._own(span, options, first)
             parting = self._parted.at(*span)
             if len(parting):
-                self._split.append(parting)
+                self._told = np.append(self._told, parting)
+                self._hopeful = np.append(self._hopeful, parting)
         return first
 
-    def split(self) -> Split:
-        """The split entries as they stand."""
+    def give_up(self, split: Split, least: float) -> None:
+        """Leave entries that cannot have `least`, a natural log, out of later splits but those of everything.
+
+        `split` is how they stand.
+        """
+        self._hopeful = self._hopeful[split.high >= least]
+
+    def split(self, everything: bool = False) -> Split:
+        """The split entries as they stand: those not given up, or all."""
         parted = self._parted
-        which = np.concatenate([np.empty(0, dtype=np.int64), *self._split])
+        which = self._told if everything else self._hopeful
         counts = np.diff(parted.offset)[which]
         ends = np.cumsum(counts)
         of = np.repeat(np.arange(len(which)), counts)
         flat = np.arange(len(of)) + np.repeat(parted.offset[which] - (ends - counts), counts)
         node = self._owner[parted.row[flat]]
         entry = parted.entry[which]
-        # Rows below one open node are neighbors, so that each node is counted once.
+        # Rows below one open node are neighbors, so that it is counted once; but what was not looked at may
+        # lie on both sides of what was, and then counts more often, which is still a bound.
         again = (node[1:] == node[:-1]) & (of[1:] == of[:-1])
         counted = (node != CLOSED) & ~np.append(np.zeros(min(1, len(of)), dtype=np.bool_), again)
         weight = np.where(counted, self._nodes["log_prob"][node], -math.inf)
