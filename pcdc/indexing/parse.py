@@ -160,6 +160,11 @@ class _Parsing:
             report.add("PCDC243", member.at, subject, fact, limit, help)
             return None
         (catalog,) = named
+        kinds = member.value.get("type") if isinstance(member.value, Object) else None
+        if isinstance(kinds, Array) and any(isinstance(k, Scalar) and k.value == "null" for k in kinds.items):
+            fact, limit = "has a type with null", "the answers of an index are text"
+            help = 'take null out of the type, and put a label such as "none of these" into the catalog'
+            report.add("PCDC215", kinds.at, subject, fact, limit, help)
         if "description" in catalog.node.members:
             limit = "the prompt of an index lists no answers, and does not explain them"
             at = catalog.node.members["description"].at

@@ -174,6 +174,7 @@ def test_ids_are_of_an_index_only(write):
         ({}, {"a": {"anyOf": [CATALOG, {"type": "null"}]}}, ["PCDC243"]),
         ({}, {"a": {"anyOf": [CATALOG, CATALOG]}}, ["PCDC243"]),
         ({}, {"a": {"type": "number", **CATALOG}}, ["PCDC215"]),
+        ({}, {"a": {"type": ["string", "null"], **CATALOG}}, ["PCDC215"]),
         ({}, {"a": {"x-catalog": {"source": "none.txt"}}}, ["PCDC101"]),
         ({}, {"a": {"x-catalog": {"source": "towns.txt", "value": "x"}}}, ["PCDC230"]),
         ({}, {"a": {"x-catalog": {"source": "towns.csv"}}}, ["PCDC230"]),
