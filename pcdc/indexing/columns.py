@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import accumulate
 from typing import Any, TypeAlias
 
@@ -93,18 +94,27 @@ def read_columns(kind: str, report: Report, columns: Columns) -> Read | None:
         return None
 
 
-def place_of(kind: str, source: SchemaSource, columns: Columns, at: int, ids: bool = False) -> int:
-    """The place of the label, or of the id, of the row that starts at a place."""
-    wanted = columns.id if ids else columns.value
-    if kind in DELIMITERS:
-        header = next(csv_rows(source, DELIMITERS[kind]))
-        position = 0 if isinstance(header, Problem) else header.cells.index(wanted)
-        return cell_at(source.text, at, position, DELIMITERS[kind])
-    if kind in (".json", ".jsonl"):
-        node = value_at(Report(source), at)
-        found = node.get(wanted or _ITEM) if isinstance(node, Object) else node
-        return at if found is None else found.at
-    return at
+class Places:
+    """Where the labels and ids of a catalog's rows stand in its text."""
+
+    def __init__(self, kind: str, source: SchemaSource, columns: Columns) -> None:
+        self.source, self._kind, self._columns = source, kind, columns
+
+    @cached_property
+    def _header(self) -> list[str]:
+        first = next(csv_rows(self.source, DELIMITERS[self._kind]))
+        return [] if isinstance(first, Problem) else first.cells
+
+    def of(self, at: int, ids: bool = False) -> int:
+        """The place of the label, or of the id, of the row that starts at a place."""
+        wanted = self._columns.id if ids else self._columns.value
+        if self._kind in DELIMITERS:
+            return cell_at(self.source.text, at, self._header.index(wanted), DELIMITERS[self._kind])
+        if self._kind in (".json", ".jsonl"):
+            node = value_at(Report(self.source), at)
+            found = node.get(wanted or _ITEM) if isinstance(node, Object) else node
+            return at if found is None else found.at
+        return at
 
 
 def rows_of_query(columns: Columns) -> Callable[[tuple[str, ...], Iterator[tuple[Any, ...]]], ReadQuery]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 from pcdc_runtime.visible import BLANKS, MAX_CHOICE_CHARS, hidden
@@ -14,7 +14,7 @@ from pcdc.diagnostics import Location, code_points, quoted
 from pcdc.source import NOWHERE, Report, SchemaSource, read_source
 from pcdc.table import ColumnError, Columns
 
-from .columns import TOLD, DatabaseRows, Read, ReadQuery, place_of, read_columns, rows_of_query
+from .columns import TOLD, DatabaseRows, Places, Read, ReadQuery, read_columns, rows_of_query
 from .definition import MAX_ENTRIES, MIN_ENTRIES, Entries
 
 MAX_CATALOG_BYTES = 1024 * 1024 * 1024
@@ -47,7 +47,7 @@ def read_entries(catalog: Catalog, catalogs: Catalogs, report: Report) -> Entrie
         rows = DatabaseRows(sql.shown(catalog.source), "")
         _check(catalog, read, report, rows, lambda at, _: at)
         return Entries(read.labels, _ids(read), lambda n: rows.locate(read.places[n]))
-    _check(catalog, read, report, source, lambda at, ids: place_of(kind, source, columns, at, ids))
+    _check(catalog, read, report, source, Places(kind, source, columns).of)
     again = _Again(catalog.path, source.sha256, kind, columns)
     places = read.places
     return Entries(read.labels, _ids(read), lambda n: again.locate(places[n]))
@@ -66,14 +66,17 @@ class _Again:
 
     def __init__(self, path: Path, sha256: str, kind: str, columns: Columns) -> None:
         self._path, self._sha256, self._kind, self._columns = path, sha256, kind, columns
-        self._source: SchemaSource | None = None
+
+    @cached_property
+    def _places(self) -> Places | None:
+        source, _ = read_source(self._path, "catalog", MAX_CATALOG_BYTES)
+        if source is None or source.sha256 != self._sha256:
+            return None
+        return Places(self._kind, source, self._columns)
 
     def locate(self, at: int) -> Location | None:
-        if self._source is None:
-            self._source, _ = read_source(self._path, "catalog", MAX_CATALOG_BYTES)
-        if self._source is None or self._source.sha256 != self._sha256:
-            return None
-        return self._source.locate(place_of(self._kind, self._source, self._columns, at))
+        places = self._places
+        return places.source.locate(places.of(at)) if places else None
 
 
 def _check(catalog: Catalog, read: Read, report: Report, source: SchemaSource, place: Place) -> None:
