@@ -157,9 +157,13 @@ class HeadFiles:
             total -= taken
 
 
-def compute_head(model: LoadedModel, digest: str, head: Ints, heads: HeadFiles | None) -> None:
-    """On the owner thread: let the prefix of `digest` hold the head, from its file where there is one."""
-    with model.prefixes.lease(digest, len(head)) as prefix:
+def compute_head(model: LoadedModel, digest: str, head: Ints, heads: HeadFiles | None, room: int = 0) -> None:
+    """On the owner thread: let the prefix of `digest` hold the head, from its file where there is one.
+
+    There is room for so many more slots then.
+    """
+    with model.prefixes.lease(digest, len(head) + room) as prefix:
+        prefix.sequence.reserve(len(head) + room)
         if heads is not None:
             heads.restore(model, prefix, head)
         started = perf_counter()

@@ -89,7 +89,7 @@ def test_exact_equals_enumeration_by_plain_forwards(family):
     artifact = compiled(schema_of(FEW), target_of("smollm2"))
     opener = lambda: (tiny(family, chunk=512, **TINY), load_tokenizer(family_folder("smollm2")))  # noqa: E731
     with Selector(index_of(artifact, "drug"), LoadedModel(family, opener)) as selector:
-        selector.select("Another context first.")
+        assert selector.select("Another context first.").kv_copied == 0
         judged(selector, artifact, tiny_oracle(family), CONTEXTS[0], FEW)
 
 
