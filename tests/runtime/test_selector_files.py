@@ -58,9 +58,7 @@ def test_an_artifact_is_refused_with_the_command_that_answers_it(tmp_path, model
 
 
 def test_a_damaged_file_is_refused_when_it_is_opened(path, model):
-    data = bytearray(path.read_bytes())
-    data[-1] ^= 1
-    path.write_bytes(data)
+    damage(path)
     with pytest.raises(IndexFileError, match="between its sections"):
         open_selector(path, model)
     assert model.share() is model
@@ -151,8 +149,7 @@ def test_a_file_that_was_broken_a_moment_ago_is_looked_at_again(path, model):
         selector.select("text")
         damage(path)
         assert refusals(selector.select("text"))
-        stamp = path.stat()
-        path.write_bytes(b"x" * stamp.st_size)
+        write_bytes(path, b"x" * path.stat().st_size)
         # What is there now is another fault.
         assert refusals(selector.select("text"))
         assert not refusals(selector.select("text"))
