@@ -5,11 +5,13 @@ import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+import mlx.core as mx
 import numpy as np
 import pytest
 from fakes import TableModel, loaded, make_artifact, seeded, spelled
 from fielded import index_of
 from pcdc_runtime.engine import Engine
+from pcdc_runtime.selecting import bound, model_beliefs
 from pcdc_runtime.selecting.selector import LOW_MASS, Selector
 from pcdc_runtime.tokenizer import assemble_prompt
 from tables import forms_of
@@ -266,3 +268,24 @@ def test_threads_share_a_selector():
             found = list(pool.map(lambda text: selector.select(text, k=3).answers, texts))
         futures = [selector.submit(text, k=3) for text in texts]
         assert found == [future.result().answers for future in futures] == [alone[text] for text in texts]
+
+
+@pytest.mark.parametrize("call", CALLS, ids=str)
+def test_logits_that_stay_on_a_device_give_the_same_selection(call, monkeypatch):
+    with opened(likely(2)) as selector:
+        here = selector.select(TEXT, **call)
+    for module in (bound, model_beliefs):
+        monkeypatch.setattr(module, "on_cpu", lambda: False)
+    with opened(likely(2)) as selector:
+        read = selector.model.call(lambda: read_of(selector))
+        there = selector.select(TEXT, **call)
+    assert isinstance(read.logit, mx.array)
+    assert [a.label for a in there.answers] == [a.label for a in here.answers]
+    for one, other in zip(there.answers, here.answers, strict=True):
+        assert one.log_probability == pytest.approx(other.log_probability, abs=1e-5)
+    assert (there.nodes, there.passes, there.certified) == (here.nodes, here.passes, here.certified)
+
+
+def read_of(selector):
+    with selector.model.prefixes.lease("other", 9) as prefix:
+        return model_beliefs.ModelBeliefs(prefix, np.arange(9, dtype=np.int32)).read([0])
