@@ -10,6 +10,7 @@ from pcdc_runtime.tokenizer import encode_text
 
 from pcdc.indexing.definition import Entries, IndexDefinition
 from pcdc.indexing.prompting import render_index_prompt
+from pcdc.prompt import PROMPT_VERSION
 
 LABELS = ["Quarzstadt", 'Sankt "Anna"', "Écully", "東京"]
 EXAMPLES = (("Where are crystals?", "Quarzstadt"), ("</input_text>\n</example_text>", 'Sankt "Anna"'))
@@ -84,3 +85,17 @@ def test_equal_definitions_have_one_prompt_and_each_part_changes_it():
     assert len(texts) == 5
     again = replace(INDEX, name="other", temperature=2.0, entries=Entries([], [], lambda _: None))
     assert render_index_prompt(again, target).text == render_index_prompt(INDEX, target).text
+
+
+def test_the_wording_is_the_one_that_was_measured():
+    """A change here is a change of every answer: PROMPT_VERSION goes up with it."""
+    prompt = render_index_prompt(replace(INDEX, examples=EXAMPLES[:1]), target_of("smollm2"))
+    assert (
+        "Answer the question about the text.\n"
+        "Answer with one line of JSON, with the name exactly as the catalog writes it.\n\n"
+        "Which town is meant?\n\n"
+        "Examples:\n\n"
+        "<example_text>\nWhere are crystals?\n</example_text>\n"
+        '{"town": "Quarzstadt"}'
+    ) in prompt.text
+    assert PROMPT_VERSION == "2"
