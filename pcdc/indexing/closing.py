@@ -24,6 +24,7 @@ import json
 import re
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -59,14 +60,29 @@ _ONE = f"(?:{'|'.join(map(re.escape, _LOCAL))})"
 _ALTERNATION = re.compile(rf"{_ONE}(?:\|{_ONE})*")
 
 
-def encoded_once(tokenizer: Tokenizer, vocabulary: Vocabulary) -> NDArray[np.bool_]:
-    """Whether a body whose last two bytes are `256 * first + second` has one form only, bool [65536]."""
+@dataclass(frozen=True, eq=False)
+class Proved:
+    """What is proved of a tokenizer.
+
+    `appends`: a body is normalised alike whatever closes it. `once[256 * first + second]`: a body with these
+    last two bytes has one form only.
+    """
+
+    appends: bool
+    once: NDArray[np.bool_]
+
+
+def proved_of(tokenizer: Tokenizer, vocabulary: Vocabulary) -> Proved:
+    """Look at the parts of a tokenizer, and at every token that holds a quote."""
     parts = json.loads(tokenizer.to_str())
-    model = parts["model"]
-    once = np.zeros(PAIRS, dtype=np.bool_)
-    if not (_joins(model) and _keeps_places(parts["normalizer"]) and _cuts_locally(parts["pre_tokenizer"])):
-        return once
-    once[:] = True
+    appends = _keeps_places(parts["normalizer"])
+    if appends and _joins(parts["model"]) and _cuts_locally(parts["pre_tokenizer"]):
+        return Proved(appends, _once(parts, vocabulary))
+    return Proved(appends, np.zeros(PAIRS, dtype=np.bool_))
+
+
+def _once(parts: Mapping[str, Any], vocabulary: Vocabulary) -> NDArray[np.bool_]:
+    once = np.ones(PAIRS, dtype=np.bool_)
     by_pair = once.reshape(256, 256)
     for spelled in vocabulary.bytes_of(list(range(len(vocabulary)))):
         quote = spelled.find(b'"', 1)
@@ -80,7 +96,7 @@ def encoded_once(tokenizer: Tokenizer, vocabulary: Vocabulary) -> NDArray[np.boo
     by_pair[:, list(b'\\" \t\n\r\v\f')] = False
     for blank in _wide_blanks():
         by_pair[blank[-2], blank[-1]] = False
-    if model.get("ignore_merges"):
+    if parts["model"].get("ignore_merges"):
         others = [byte for byte in range(256) if not (byte < 128 and chr(byte).isalnum())]
         by_pair[:, others] = False
         once &= _ends_words(parts["pre_tokenizer"])

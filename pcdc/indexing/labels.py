@@ -14,9 +14,9 @@ import numpy as np
 from pcdc_runtime.artifact import Ints
 
 from pcdc.prompt import Prompt, Target
-from pcdc.tokenization import NOT_BACK, QUOTE_LOST, answers, line_opening
+from pcdc.tokenization import NOT_BACK, QUOTE_LOST, QUOTED_CONTINUATIONS, answers, line_opening
 
-from .closing import encoded_once
+from .closing import proved_of
 from .lines import QUOTE, Flags, LineReader, Lines, Places, Texts, equal_parts, offsets, spans
 
 Reason: TypeAlias = tuple[str, str, str, str]
@@ -88,7 +88,8 @@ class LabelReader:
         self._opening = line_opening(field)
         self._opened = len(self._plain([""]).data)
         self._literal = json.JSONEncoder(ensure_ascii=False).encode
-        self._once = encoded_once(target.tokenizer, target.vocabulary)
+        proved = proved_of(target.tokenizer, target.vocabulary)
+        self._appends, self._once = proved.appends, proved.once
         # What is proved of the labels holds for what closes them once it came back as it went in.
         if not self._once[256 * QUOTE + ord("a")] or not self._come_back(answers('"a"')):
             self._once[:] = False
@@ -109,14 +110,20 @@ class LabelReader:
         rest = np.flatnonzero(~once)
         if len(rest):
             literals = [batch.literals[n] for n in rest.tolist()]
-            more, refused = self._all_forms(Batch(batch.number[rest], literals, batch.bodies.taken(rest)))
+            more, refused = self._all_forms(
+                Batch(batch.number[rest], literals, batch.bodies.taken(rest)), plain.taken(rest)
+            )
             found += more
         return found, refused
 
-    def _all_forms(self, batch: Batch) -> tuple[list[Forms], dict[int, Reason]]:
+    def _all_forms(self, batch: Batch, body: Texts) -> tuple[list[Forms], dict[int, Reason]]:
         number = batch.number
-        *closed, bodies = zip(*map(answers, batch.literals), strict=True)
-        body, plain = self._plain(bodies), [self._plain(endings) for endings in closed]
+        """The forms that any ending gives; `body` is what the bodies must come back as."""
+        *closed, _ = zip(*map(answers, batch.literals), strict=True)
+        if self._appends:
+            plain = [body.ended(b'"' + after.encode()) for after in QUOTED_CONTINUATIONS]
+        else:
+            plain = [self._plain(endings) for endings in closed]
         end, quoted = body.sizes, plain[0]
         reasons = np.zeros(len(number), dtype=np.int8)
         merging = [self._encode(endings) for endings in closed]

@@ -35,6 +35,16 @@ class Texts:
     def line(self, number: int) -> bytes:
         return self.data[self.at[number] : self.at[number + 1]].tobytes()
 
+    def taken(self, numbers: Places) -> Texts:
+        """Some of the lines."""
+        sizes = self.sizes[numbers]
+        return Texts(self.data[spans(self.at[:-1][numbers], sizes)], offsets(sizes))
+
+    def ended(self, end: bytes) -> Texts:
+        """The lines with the same end after each."""
+        data = np.insert(self.data, np.repeat(self.at[1:], len(end)), list(end) * (len(self.at) - 1))
+        return Texts(data, self.at + np.arange(len(self.at)) * len(end))
+
     def equal(self, other: Texts) -> Flags:
         """Which lines are the other's line of the same number."""
         return equal_parts(self.data, self.at[:-1], self.sizes, other.data, other.at[:-1], other.sizes)
@@ -70,8 +80,7 @@ class Lines:
         count = np.diff(self.first)[numbers]
         tokens, first = spans(self.first[:-1][numbers], count), offsets(count)
         start = offsets(np.diff(self.start)[tokens])
-        data = self.texts.data[spans(self.texts.at[:-1][numbers], self.texts.sizes[numbers])]
-        return Lines(self.token[tokens], first, start, Texts(data, start[first]))
+        return Lines(self.token[tokens], first, start, self.texts.taken(numbers))
 
 
 class LineReader:

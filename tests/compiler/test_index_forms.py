@@ -12,7 +12,7 @@ from pcdc_runtime.models import resolve
 from pcdc_runtime.storage import write_atomic
 from tokenizers import Tokenizer
 
-from pcdc.indexing.closing import encoded_once
+from pcdc.indexing.closing import proved_of
 from pcdc.indexing.definition import Entries, IndexDefinition
 from pcdc.indexing.forms import tokenize_entries
 from pcdc.parse import parse_mapping
@@ -172,14 +172,14 @@ UNPROVED = {
 @pytest.mark.parametrize("name", UNPROVED)
 def test_a_tokenizer_of_which_nothing_is_proved_has_all_its_lines_encoded(name, tmp_path):
     target = changed_target(tmp_path, "smollm2", UNPROVED[name])
-    assert not encoded_once(target.tokenizer, target.vocabulary).any()
+    assert not proved_of(target.tokenizer, target.vocabulary).once.any()
     assert check(target, ["a", "any", "by", "x.", "a b", "C#", 'y"', "ﬁ", "ﬁve"]) >= 7
 
 
 @pytest.mark.parametrize(("family", "full"), TOKENIZERS)
 def test_of_real_tokenizers_a_label_that_ends_in_a_letter_or_digit_is_encoded_once(family, full):
     target = target_of(family, full)
-    once = encoded_once(target.tokenizer, target.vocabulary).reshape(256, 256)
+    once = proved_of(target.tokenizer, target.vocabulary).once.reshape(256, 256)
     ends = [ord(c) for c in "abcxyzABCXYZ0189"]
     assert once[ord("e"), ends].all()
     assert not once[ord("e"), list(b'\\" .')].any()
@@ -189,9 +189,9 @@ def test_a_model_that_takes_whole_pieces_is_proved_only_where_pieces_end():
     whole = json.loads((family_folder("smollm2") / "tokenizer.json").read_text())
     whole["model"]["ignore_merges"] = True
     tokenizer = Tokenizer.from_str(json.dumps(whole))
-    once = encoded_once(tokenizer, Vocabulary(tokenizer)).reshape(256, 256)
+    once = proved_of(tokenizer, Vocabulary(tokenizer)).once.reshape(256, 256)
     assert once[ord("e"), ord("a")]
     assert not once[:, 0x80:].any()
     whole["pre_tokenizer"]["pretokenizers"][1]["use_regex"] = False
     tokenizer = Tokenizer.from_str(json.dumps(whole))
-    assert not encoded_once(tokenizer, Vocabulary(tokenizer)).any()
+    assert not proved_of(tokenizer, Vocabulary(tokenizer)).once.any()
