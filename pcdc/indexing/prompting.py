@@ -10,8 +10,9 @@ from .definition import IndexDefinition
 
 INDEX_PROMPT_VERSION = f"{PROMPT_VERSION}.1"
 """Of the frame, which schemas have too, and of this wording."""
-TASK = "Answer the question about the text."
-RULE = "Answer with one line of JSON, with the name exactly as the catalog writes it."
+# The wording that gave labels the most probability, of ten on the embedded model.
+TASK = "Answer the question about the text. The answer is one name from a catalog."
+RULE = "Answer with exactly one line of JSON, with the name exactly as the catalog writes it."
 
 
 def render_index_prompt(definition: IndexDefinition, target: Target) -> Prompt:

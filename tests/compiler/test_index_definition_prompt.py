@@ -9,8 +9,7 @@ from judging import target_of
 from pcdc_runtime.tokenizer import encode_text
 
 from pcdc.indexing.definition import Entries, IndexDefinition
-from pcdc.indexing.prompting import render_index_prompt
-from pcdc.prompt import PROMPT_VERSION
+from pcdc.indexing.prompting import INDEX_PROMPT_VERSION, render_index_prompt
 
 LABELS = ["Quarzstadt", 'Sankt "Anna"', "Écully", "東京"]
 EXAMPLES = (("Where are crystals?", "Quarzstadt"), ("</input_text>\n</example_text>", 'Sankt "Anna"'))
@@ -88,14 +87,14 @@ def test_equal_definitions_have_one_prompt_and_each_part_changes_it():
 
 
 def test_the_wording_is_the_one_that_was_measured():
-    """A change here is a change of every answer: PROMPT_VERSION goes up with it."""
+    """A change here is a change of every answer: INDEX_PROMPT_VERSION goes up with it."""
     prompt = render_index_prompt(replace(INDEX, examples=EXAMPLES[:1]), target_of("smollm2"))
     assert (
-        "Answer the question about the text.\n"
-        "Answer with one line of JSON, with the name exactly as the catalog writes it.\n\n"
+        "Answer the question about the text. The answer is one name from a catalog.\n"
+        "Answer with exactly one line of JSON, with the name exactly as the catalog writes it.\n\n"
         "Which town is meant?\n\n"
         "Examples:\n\n"
         "<example_text>\nWhere are crystals?\n</example_text>\n"
         '{"town": "Quarzstadt"}'
     ) in prompt.text
-    assert PROMPT_VERSION == "2"
+    assert INDEX_PROMPT_VERSION == "2.1"
