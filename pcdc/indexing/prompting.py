@@ -10,7 +10,7 @@ from .definition import IndexDefinition
 
 INDEX_PROMPT_VERSION = f"{PROMPT_VERSION}.1"
 """Of the frame, which schemas have too, and of this wording."""
-# The wording that gave labels the most probability, of ten on the embedded model.
+# Of those tried, the wording that gave labels the most probability on the embedded model.
 TASK = "Answer the question about the text. The answer is one name from a catalog."
 RULE = "Answer with exactly one line of JSON, with the name exactly as the catalog writes it."
 
