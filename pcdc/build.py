@@ -19,7 +19,7 @@ from pcdc_runtime.errors import ArtifactError, PcdcError
 from pcdc_runtime.storage import sweep, way_to_write
 
 from .cache import Decision
-from .definitions import read_definition, read_old
+from .definitions import read_definition, read_old, suffix_of
 from .diagnostics import Diagnostic, finding, from_error, sort_diagnostics
 from .folders import Source, find_sources
 from .ignoring import told
@@ -34,7 +34,7 @@ Read: TypeAlias = tuple[Kind[Any] | None, list[Diagnostic]]
 
 @dataclass(frozen=True)
 class TargetResult:
-    """What became of one target; `changes` are the schema's, `ms` is wall-clock time."""
+    """What became of one target; `changes` are the definition's, `ms` is wall-clock time."""
 
     source: str
     model: str
@@ -88,8 +88,12 @@ def build_sources(
     out: Path,
     *,
     force: bool = False,
+    suffix_of: Callable[[Path], str] = suffix_of,
 ) -> BuildReport:
-    """Bring what sources become up to date; one for which `read` gives None is left out of the report."""
+    """Bring what sources become up to date; one for which `read` gives None is left out of the report.
+
+    `suffix_of` is asked of a source with errors.
+    """
     lanes, findings = find_lanes(model_names)
     named = [(s.relative, lane.files.name, s.path.as_posix()) for s in sources for lane in lanes]
     names = artifact_names(named)
@@ -104,8 +108,10 @@ def build_sources(
             continue
         kind, problems = found
         findings += told(problems, kind.definition if kind else None)
+        suffix = kind.suffix if kind else suffix_of(source.path)
         for lane, name in zip(lanes, own, strict=True):
-            result, problems = _bring_up_to_date(kind, source, lane, out / name, force)
+            path = (out / name).with_suffix(suffix) if suffix else _last_good(out / name)
+            result, problems = _bring_up_to_date(kind, source, lane, path, force)
             results.append(result)
             findings += problems
             if result.outcome != "failed":
@@ -123,10 +129,8 @@ def _bring_up_to_date(
 ) -> tuple[TargetResult, list[Diagnostic]]:
     start = time.perf_counter()
     if kind is None:
-        path = _last_good(path)
         outcome, decision, findings = _failed(f"the {NOUNS[path.suffix]} has errors", path, [])
     else:
-        path = path.with_suffix(kind.suffix)
         outcome, decision, findings = _made(kind, lane, path, force)
     result = TargetResult(
         source=str(source.path),
@@ -141,7 +145,7 @@ def _bring_up_to_date(
 
 
 def _last_good(path: Path) -> Path:
-    """Where a definition that cannot be read, so that its kind is not known, has its last good artifact."""
+    """Where a definition that does not say what it is has its last good artifact, or would have one."""
     there = [other for suffix in NOUNS if os.access(other := path.with_suffix(suffix), os.F_OK)]
     return there[0] if there else path
 

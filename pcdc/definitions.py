@@ -36,6 +36,11 @@ def read_definition(
     return SchemaKind(schema) if schema else None, problems
 
 
+def suffix_of(path: Path) -> str:
+    """How the name of what a definition becomes ends, whatever is wrong with it; "" where it does not say."""
+    return SUFFIX_INDEX if is_index_file(path) else ""
+
+
 def read_old(path: Path) -> Artifact | Index | ArtifactError | None:
     """What a build left at a path, None where nothing is, the error where it cannot be trusted."""
     return _READERS[path.suffix](path)

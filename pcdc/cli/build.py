@@ -22,7 +22,7 @@ def build(
     force: Annotated[bool, typer.Option("--force", help="Compile even where nothing changed.")] = False,
     format: Annotated[Format, typer.Option("--format", help="How results are printed.")] = Format.text,
 ) -> None:
-    """Compile schemas into artifacts; only what changed is compiled.
+    """Compile schemas into artifacts and definitions of indexes into indexes; only what changed is compiled.
 
     Examples:
 
@@ -60,7 +60,7 @@ def watch(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print each event as one JSON object.")] = False,
 ) -> None:
-    """Build schemas whenever they or their catalogs change, until interrupted.
+    """Build schemas and indexes whenever they or their catalogs change, until interrupted.
 
     Examples:
 

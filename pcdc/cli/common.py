@@ -226,7 +226,8 @@ def common(
 
 
 Sources = Annotated[
-    list[Path], typer.Argument(parser=as_path, metavar="PATHS...", help="Schema files, or folders of them.")
+    list[Path],
+    typer.Argument(parser=as_path, metavar="PATHS...", help="Definition files, or folders of them."),
 ]
 Models = Annotated[
     list[str] | None, typer.Option("--model", "-m", help="Alias, hub id or local folder; repeatable.")

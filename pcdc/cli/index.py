@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -35,10 +35,22 @@ if TYPE_CHECKING:
 FIGURES = ("entries", "labels", "rows", "tokens", "file_bytes", "raw_id_bytes")
 
 
+def _source(given: str) -> Path:
+    if "://" in given:
+        # Not shown: it may hold a password.
+        raise typer.BadParameter("it is a URL; a database needs a definition, which has it under `x-catalog`")
+    path = as_path(given)
+    # What cannot be looked at is told by who reads it.
+    with suppress(OSError):
+        if path.is_dir():
+            raise typer.BadParameter(f"{visible(given)} is a folder; `pcdc build` takes folders")
+    return path
+
+
 @app.command()
 def index(
     source: Annotated[
-        Path, typer.Argument(parser=as_path, metavar="SOURCE", help="A definition, or a catalog's file.")
+        Path, typer.Argument(parser=_source, metavar="SOURCE", help="A definition, or a catalog's file.")
     ],
     model: Models = None,
     out: Out = Path("build"),

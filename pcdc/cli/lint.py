@@ -75,7 +75,7 @@ def lint(
         ),
     ] = None,
 ) -> None:
-    """Check schemas before they are deployed. Needs no weights; writes nothing.
+    """Check schemas and indexes before they are deployed. Needs no weights; writes nothing.
 
     What --out holds is checked as well: PCDC535 tells that a schema is not built. Before a build, as in an
     editor, leave such warnings out with --ignore PCDC53; before a deployment, keep them and add --strict.

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
+from pcdc_runtime.indexed.codec import SUFFIX_INDEX
+
 from pcdc.build import BuildReport, Read, build_sources
 from pcdc.catalog import FILES
 from pcdc.folders import Source
@@ -56,4 +58,5 @@ def build_index(
             return None, problems
         return IndexKind(definition, progress), [*problems, *no_question(definition)]
 
-    return build_sources([Source(path, PurePath(path.stem))], read, model_names, out, force=force)
+    source = Source(path, PurePath(path.stem))
+    return build_sources([source], read, model_names, out, force=force, suffix_of=lambda _: SUFFIX_INDEX)

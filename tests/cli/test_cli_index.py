@@ -139,14 +139,24 @@ def test_a_schema_is_told_to_be_built(run_index, write):
     assert done.exit_code == 1
     assert "error[PCDC241]" in done.stderr
     assert "pcdc build" in done.stderr
+    assert "support.smollm2.pcdx" in done.stdout
 
 
-@pytest.mark.parametrize("name", ["missing.txt", "missing.json", "a\0b.txt", "x" * 5000 + ".json", "."])
+@pytest.mark.parametrize("name", ["missing.txt", "missing.json", "a\0b.txt", "x" * 5000 + ".json"])
 def test_what_cannot_be_read_exits_2_in_one_diagnostic(run_index, tmp_path, name):
     done = run_index(tmp_path / name)
     assert done.exit_code == 2
     assert done.stderr.count("error[") == 1
     assert "Traceback" not in done.output
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [(".", "is a folder"), ("postgresql://me:secret@host/db", "it is a URL"), ("", "empty")],
+)
+def test_what_is_no_file_is_a_usage_error(run_index, given, told):
+    done = run_index(given)
+    assert (done.exit_code, told in done.stderr, "secret" in done.output) == (2, True, False)
 
 
 def test_a_broken_catalog_exits_1_and_keeps_the_last_good_index(run_index, write, out):

@@ -205,6 +205,12 @@ def test_a_broken_catalog_keeps_the_last_good_index(schemas, out, path):
         assert path.read_bytes() == good
 
 
+def test_an_index_with_errors_that_was_never_built_is_told_as_an_index(schemas, out, path):
+    write_labels(schemas, LABELS[:1])
+    (target,) = build([schemas], [MODEL], out).targets
+    assert (target.artifact, target.reason) == (path, "the index has errors")
+
+
 def test_a_definition_that_cannot_be_read_keeps_what_it_became(schemas, out, path):
     build([schemas], [MODEL], out)
     write(schemas / "tariff.json", "{")
