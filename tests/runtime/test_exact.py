@@ -90,9 +90,19 @@ def test_a_tie_with_what_is_open_is_told() -> None:
         return {(): [0.5, 0.0, 0.5], (0,): [0.0, 1.0, 0.0], (0, 1): [0.0, 0.0, 1.0]}[path]
 
     rows = make_rows([(1, (), [2]), (0, (0, 1), [2])])
-    outcome = search(rows, TableBeliefs(3, distribution), PlainVerifier(rows))
+    outcome = search(rows, TableBeliefs(3, distribution), PlainVerifier(rows), width=1)
     assert outcome.certified
     assert outcome.found[0].entry == 0
+
+
+def test_a_tie_with_forms_that_parted_is_told_without_running_what_is_impossible() -> None:
+    first, later = [0.0, 0.5, 0.5], [0.0, 0.0, 1.0]
+    rows = make_rows([(1, (), [2]), (0, (0,), [2]), (0, (1,), [2])])
+    beliefs = TableBeliefs(3, lambda path: later if path else first)
+    outcome = search(rows, beliefs, PlainVerifier(rows), width=1)
+    assert outcome.certified
+    assert outcome.found[0].entry == 0
+    assert beliefs.nodes == 2
 
 
 def test_forms_under_different_nodes_are_bounded_together() -> None:
