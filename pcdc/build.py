@@ -113,7 +113,7 @@ def build_sources(
             path = (out / name).with_suffix(suffix) if suffix else _last_good(out / name)
             result, problems = _bring_up_to_date(kind, source, lane, path, force)
             results.append(result)
-            findings += problems
+            findings += told(problems, kind.definition if kind else None)
             if result.outcome != "failed":
                 findings += _left_behind(result, source.relative, names, out)
     findings += _log(out, results)
