@@ -16,8 +16,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from catalogs import CATALOGS, Unreachable, write_catalog
-from catalogs import folder as cached
+from large_catalogs import CATALOGS, Unreachable, write_catalog
+from large_catalogs import folder as cached
 from large_index import BUILT, STEP, Built, build, steps
 from large_methods import (
     LAWS,

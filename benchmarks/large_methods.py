@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from catalogs import Query
+from large_catalogs import Query
 from pcdc_runtime.selecting.model_beliefs import ModelBeliefs
 from pcdc_runtime.selecting.ppv import NumpyVerifier
 from pcdc_runtime.selecting.selection import Selection

