@@ -25,6 +25,7 @@ MAX_ROW_TOKENS = 8 * MAX_CHOICE_CHARS
 """A form is the JSON of one label: at most so many bytes, so at most so many tokens."""
 _BLOCK = 1 << 17
 _BLOCK_BYTES = 1 << 18
+_BLOCK_TOKENS = 1 << 18
 _CODES = 0x110000
 _PLAIN = bytes(range(0x20, 0x7F))
 
@@ -64,8 +65,7 @@ def check_rows(rows: Rows, prompt: Iterable[Ints], largest_id: int) -> None:
     for low in range(0, len(rows), _BLOCK):
         spelled[rows.entry[low : low + _BLOCK]] = True
     check(bool(spelled.all()), "has an entry without a row")
-    for low in range(0, len(rows) - 1, _BLOCK):
-        _check_order(rows, low, min(low + _BLOCK, len(rows) - 1))
+    _check_order(rows)
 
 
 def check_labels(labels: Labels) -> None:
@@ -88,21 +88,23 @@ def _check_offset(offset: Ints, total: int, least: int, most: int, what: str) ->
         check(int(sizes.min()) >= least and int(sizes.max()) <= most, f"has {what} that is empty or too long")
 
 
-def _check_order(rows: Rows, low: int, high: int) -> None:
-    """Each of the rows `low` to `high - 1` stands before the one that follows it."""
-    at, stop = rows.offset[low:high], rows.offset[low + 1 : high + 1]
-    after, last = stop, rows.offset[low + 2 : high + 2]
-    rises = rows.end[low:high] < rows.end[low + 1 : high + 1]
-    while len(at):
-        ended, over = at == stop, after == last
-        holds = np.where(ended, ~over | rises, ~over)
+def _check_order(rows: Rows) -> None:
+    """Each row stands before the one that follows it: the first token in which they differ says so."""
+    for low, high in _blocks(rows.offset[:-1], _BLOCK_TOKENS):
+        first, size = rows.offset[low:high], np.diff(rows.offset[low : high + 2])
+        own, other = size[:-1], size[1:]
+        here = rows.token[first[0] : first[-1] + own[-1]]
+        # The token at the same place of the next row; behind its end stands what is not looked at.
+        after = np.arange(first[0], first[-1] + own[-1], dtype=np.int32)
+        after += np.repeat(own, own)
+        there = rows.token.take(after, mode="clip")
+        differ = np.append(np.flatnonzero(here != there), len(here))
+        at = differ[np.searchsorted(differ, first - first[0])]
+        within = at - (first - first[0]) < np.minimum(own, other)
+        rises = rows.end[low:high] < rows.end[low + 1 : high + 1]
+        holds = (own < other) | ((own == other) & rises)
+        holds[within] = here[at[within]] < there[at[within]]
         check(bool(holds.all()), "has rows that are not in order")
-        both = ~ended
-        at, stop, after, last, rises = at[both], stop[both], after[both], last[both], rises[both]
-        first, second = rows.token[at], rows.token[after]
-        check(bool((first <= second).all()), "has rows that are not in order")
-        same = first == second
-        at, stop, after, last, rises = at[same] + 1, stop[same], after[same] + 1, last[same], rises[same]
 
 
 def _check_groups(labels: Labels) -> None:
@@ -115,11 +117,11 @@ def _check_groups(labels: Labels) -> None:
         check(bool((joins >= 0).all() and known.all()), "has a label that joins an unknown entry")
 
 
-def _blocks(texts: Texts) -> Iterator[tuple[int, int]]:
-    """Ranges of texts of not many bytes in all."""
-    low, offset = 0, texts.offset
-    while low < len(texts):
-        full = int(np.searchsorted(offset, int(offset[low]) + _BLOCK_BYTES, side="right")) - 1
+def _blocks(offset: Ints, most: int) -> Iterator[tuple[int, int]]:
+    """Ranges of items that these bounds part, of no more than `most` in all but where one alone has more."""
+    low, items = 0, len(offset) - 1
+    while low < items:
+        full = int(np.searchsorted(offset, int(offset[low]) + most, side="right")) - 1
         high = min(max(full, low + 1), low + _BLOCK)
         yield low, high
         low = high
@@ -128,7 +130,7 @@ def _blocks(texts: Texts) -> Iterator[tuple[int, int]]:
 def _check_texts(texts: Texts, what: str, allowed: str = "") -> None:
     """Each text is UTF-8, neither blank nor too long, and of characters that show or are `allowed`."""
     _check_offset(texts.offset, len(texts.data), 1, 4 * MAX_CHOICE_CHARS, what)
-    for low, high in _blocks(texts):
+    for low, high in _blocks(texts.offset, _BLOCK_BYTES):
         data, start = _cut(texts, low, high)
         try:
             data.tobytes().decode()
@@ -145,14 +147,14 @@ def _check_texts(texts: Texts, what: str, allowed: str = "") -> None:
 def _check_shown(texts: Texts, what: str, allowed: str) -> None:
     """Texts are looked at one by one only where any has a character that may not show or may be a blank."""
     held = np.zeros(_CODES, dtype=np.bool_)
-    for low, high in _blocks(texts):
+    for low, high in _blocks(texts.offset, _BLOCK_BYTES):
         data, start = _cut(texts, low, high)
         check(bool(np.logical_or.reduceat(data > 0x20, start[:-1]).all()), f"has {what} that is blank")
         rest = data.tobytes().translate(None, _PLAIN).decode()
         held[np.frombuffer(rest.encode("utf-32-le"), dtype="<u4")] = True
     chars = list(map(chr, np.flatnonzero(held).tolist()))
     if any(char.isspace() and char > "\x7f" for char in chars) or hidden(" ".join(chars), allowed):
-        for low, high in _blocks(texts):
+        for low, high in _blocks(texts.offset, _BLOCK_BYTES):
             part = [texts[n] for n in range(low, high)]
             check(all(map(str.strip, part)), f"has {what} that is blank")
             check(not hidden(" ".join(part), allowed), f"has {what} with characters that do not show")
@@ -163,7 +165,7 @@ def _check_distinct(texts: Texts) -> None:
     keys = np.empty(len(texts), dtype=np.uint64)
     factor = secrets.randbits(63) << 1 | 1
     power, inverse = _powers(factor), _powers(pow(factor, -1, 1 << 64))
-    for low, high in _blocks(texts):
+    for low, high in _blocks(texts.offset, _BLOCK_BYTES):
         keys[low:high] = _hashes(*_cut(texts, low, high), power, inverse)
     rising = np.sort(keys)
     twice = rising[1:][rising[1:] == rising[:-1]]
