@@ -128,7 +128,8 @@ def index_picture(view: IndexView) -> str:
         f"index {view.name}, model {view.model}, field {view.field}, temperature {view.temperature:g}",
         f"digest {view.digest}",
         f"question: {view.question}",
-        f"prompt: {view.head_tokens} head tokens, {view.tail_tokens} tail tokens, {view.examples} worked examples",
+        f"prompt: {view.head_tokens} head tokens, {view.tail_tokens} tail tokens, "
+        f"{view.examples} worked examples",
         f"catalog: {view.entries:,} entries, {view.labels:,} labels"
         + (", with ids" if view.has_ids else ", which are their own ids"),
         f"rows: {view.rows:,} rows of {view.tokens:,} tokens, the longest of {view.longest_row}; "

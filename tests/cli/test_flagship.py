@@ -1,7 +1,7 @@
 """The published call, from nothing to an answer: `pcdc build schemas/ --model qwen2.5-1.5b`, then `pcdc run`.
 
 Everything but the weights is real: the alias, a hub that is asked over HTTP, the whole Qwen tokenizer with
-its template, the four example schemas, a process of its own for each call. The weights are seeded and tiny.
+its template, the example definitions, a process of its own for each call. The weights are seeded and tiny.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ from families import family_folder
 from hub import serving
 from pcdc_runtime.artifact import Artifact
 from pcdc_runtime.codec import read
+from pcdc_runtime.indexed.codec import open_index
 from pcdc_runtime.models import ALIASES
 from seeded import write_folder
 
 ALIAS = "qwen2.5-1.5b"
 QWEN_VOCABULARY = 151936
 SCHEMAS = ["code_audit", "fraud_routing", "support_triage", "tariff_classification"]
+INDEX = "software_license"
+DEFINITIONS = sorted([*SCHEMAS, INDEX])
 TOKENIZER_FILES = {"config.json", "tokenizer.json", "tokenizer_config.json"}
 WEIGHTS = "model.safetensors"
 
@@ -111,23 +114,27 @@ def test_build_downloads_the_tokenizer_and_asks_for_no_weights(story):
     } == {ALIASES[ALIAS]}
 
 
-def test_build_writes_an_artifact_for_every_example_schema(story):
+def test_build_writes_what_every_example_becomes(story):
     out = story.machine.folder / "build"
     assert sorted(path.name for path in out.glob("*.pcdc")) == [f"{name}.{ALIAS}.pcdc" for name in SCHEMAS]
-    assert [line.split()[0] for line in story.build.stdout.splitlines()] == ["built"] * 4
+    assert [path.name for path in out.glob("*.pcdx")] == [f"{INDEX}.{ALIAS}.pcdx"]
+    assert [line.split()[0] for line in story.build.stdout.splitlines()] == ["built"] * len(DEFINITIONS)
     for name in SCHEMAS:
         artifact = read(out / f"{name}.{ALIAS}.pcdc")
         assert (artifact.name, artifact.model) == (name, ALIAS)
         assert artifact.largest_id < QWEN_VOCABULARY
         assert "<|im_start|>" in artifact.prompt_text
+    index = open_index(out / f"{INDEX}.{ALIAS}.pcdx")
+    assert (index.name, index.model) == (INDEX, ALIAS)
+    assert index.largest_id < QWEN_VOCABULARY
 
 
 def test_a_second_build_without_the_hub_changes_nothing_and_says_why(story):
     assert story.rebuild.returncode == 0, story.rebuild.stderr
     lines = story.rebuild.stdout.splitlines()
-    assert [line.split()[0] for line in lines[::2]] == ["fresh"] * 4
+    assert [line.split()[0] for line in lines[::2]] == ["fresh"] * len(DEFINITIONS)
     assert [line.strip() for line in lines[1::2]] == [
-        f"schemas/{name}.json: no input changed" for name in SCHEMAS
+        f"schemas/{name}.json: no input changed" for name in DEFINITIONS
     ]
 
 

@@ -19,8 +19,7 @@ from saving import PATTERNS, mount
 from watched import Watched, built, choices
 
 import pcdc
-from pcdc import definitions, kinds
-from pcdc import watching
+from pcdc import definitions, kinds, watching
 from pcdc.standstill import OPEN, SETTLE
 
 MODEL = str(family_folder("smollm2"))

@@ -1,4 +1,4 @@
-"""The four example schemas are valid, complete and have contexts to run them on."""
+"""The four example schemas are valid, complete and have contexts to run them on; so is the example index."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from pcdc.parse import parse_file
+from pcdc.indexing.definition import IndexDefinition
+from pcdc.indexing.parse import parse_index_file
+from pcdc.parse import is_index_file, parse_file
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
 FIELDS = {"code_audit": 4, "fraud_routing": 4, "support_triage": 28, "tariff_classification": 1}
+INDEX = SCHEMAS / "software_license.json"
 
 
 def parsed(name):
@@ -19,8 +22,20 @@ def parsed(name):
     return schema
 
 
-def test_the_folder_holds_the_four_scenarios_of_the_reference():
-    assert sorted(path.stem for path in SCHEMAS.glob("*.json")) == sorted(FIELDS)
+def test_the_folder_holds_the_four_scenarios_of_the_reference_and_an_index():
+    found = {path for path in SCHEMAS.glob("*.json") if not is_index_file(path)}
+    assert {path.stem for path in found} == set(FIELDS)
+    assert {*SCHEMAS.glob("*.json")} - found == {INDEX}
+
+
+def test_the_index_has_more_entries_than_a_schema_can_and_an_id_for_each():
+    index, diagnostics = parse_index_file(INDEX)
+    assert diagnostics == []
+    assert isinstance(index, IndexDefinition)
+    assert index.question.endswith("?")
+    assert len(index.entries) > 255
+    assert len(set(index.entries.ids)) == len(index.entries)
+    assert index.entries.ids is not index.entries.labels
 
 
 @pytest.mark.parametrize("name", FIELDS)

@@ -32,8 +32,8 @@ class Parted:
     def at(self, low: int, high: int, depth: int) -> Ints:
         """Which of them part right below the prefix of `depth` tokens that rows `low` to `high - 1` share."""
         start, stop = np.searchsorted(self.first, np.array([low, high], dtype=np.int32))
-        found = np.flatnonzero(self.depth[start:stop] == depth) + start
-        return found.astype(np.int32)
+        found: Ints = (np.flatnonzero(self.depth[start:stop] == depth) + start).astype(np.int32)
+        return found
 
 
 def part(token: Ints, offset: Ints, entry: Ints) -> Parted:
