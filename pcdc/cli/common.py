@@ -114,6 +114,24 @@ def as_path(given: str) -> Path:
 
 
 Model = Annotated[str | None, typer.Option("--model", "-m", help="Alias, hub id or local mlx-lm folder.")]
+ContextFile = Annotated[str | None, typer.Option("--context", help="File with the text, - for stdin.")]
+Text = Annotated[str | None, typer.Option("--text", help="The text itself.")]
+ContextsFile = Annotated[
+    str | None,
+    typer.Option(
+        "--contexts", metavar="FILE", help='File of texts, each line {"context": "..."} or a JSON string.'
+    ),
+]
+AnswersFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        "-o",
+        parser=as_path,
+        metavar="FILE",
+        help="Keep the answers of --contexts here, and go on with them.",
+    ),
+]
 ArtifactPath = Annotated[Path, typer.Argument(metavar="ARTIFACT", help="A file that `pcdc build` wrote.")]
 
 
@@ -235,6 +253,14 @@ Models = Annotated[
 Out = Annotated[
     Path, typer.Option("--out", "-o", parser=as_path, metavar="PATH", help="Where artifacts are written.")
 ]
+
+
+def check_texts(context: str | None, text: str | None, contexts: str | None, out: Path | None) -> None:
+    """See that texts come from one place, and that what keeps answers is for many. Raises BadParameter."""
+    if sum(given is not None for given in (context, text, contexts)) != 1:
+        raise typer.BadParameter("give either --context or --text or --contexts")
+    if contexts is None and out is not None:
+        raise typer.BadParameter("--out keeps the answers of --contexts")
 
 
 def read_context(source: str) -> str:

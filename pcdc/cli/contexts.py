@@ -1,22 +1,17 @@
-"""`pcdc run --contexts`: one line of JSON for each line of a file, kept as it comes."""
+"""`--contexts`: one line of JSON for each line of a file, kept as it comes, whichever command answers."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, TypeAlias
 
 import typer
 from pcdc_runtime.errors import PcdcError
-from pcdc_runtime.models import resolve
-from pcdc_runtime.reload import ArtifactFile, Pair
-from pcdc_runtime.result import Result
-from pcdc_runtime.weights import weights_digest
 
-from pcdc import __version__
 from pcdc.contexts import MAX_FINDINGS, Contexts, Line, read_contexts
 from pcdc.diagnostics import Diagnostic, finding, json_text, sort_diagnostics
 from pcdc.evaluation.kept import Kept, Purpose, key_of
@@ -26,18 +21,13 @@ from .common import (
     OutputError,
     ends_cleanly,
     exit_code,
-    notes_of,
     on_terminal,
     put,
     tell,
     to_stderr,
 )
 
-if TYPE_CHECKING:
-    from pcdc_runtime import Engine
-
 _ELSEWHERE = "choose another file with --out"
-_ANSWERS = Purpose("a run", "pcdc run", _ELSEWHERE, OutputError)
 
 
 class OtherRunError(PcdcError):
@@ -48,48 +38,49 @@ class OtherRunError(PcdcError):
 
 
 @dataclass(frozen=True)
-class Opening:
-    """What an engine is made of; `model` None is the artifact's own."""
+class Answer:
+    """What is written about a text, and what is told of it; each note is told once."""
 
-    path: Path
-    model: str | None
-    calibration: bool
-    head_cache: bool | None
+    record: Mapping[str, Any]
+    notes: Sequence[str] = ()
 
-    def read(self) -> Pair:
-        """The artifact and the calibration beside it. Raises ArtifactError, CalibrationError."""
-        return ArtifactFile(self.path, calibration=self.calibration).read()
 
-    def weights(self, pair: Pair) -> str:
-        """The digest of the weights that answer, which are not loaded for it. Raises ModelNotFoundError."""
-        return weights_digest(resolve(self._name(pair), weights=True, folders=self._folders).folder)
+Answering: TypeAlias = Callable[[Sequence[Line]], Iterator[Answer | PcdcError]]
+"""Gives the answers to lines, in their order as they are wanted; an error is about one text."""
 
-    def engine(self, pair: Pair) -> Engine:
-        """The engine that answers from what was read, as `load` opens it."""
-        from pcdc_runtime.engine import Engine
-        from pcdc_runtime.headfile import head_files
-        from pcdc_runtime.loaded import open_model
 
-        model = open_model(self._name(pair), folders=self._folders)
-        heads = head_files(self.head_cache)
-        return Engine(pair.artifact, model, calibration=pair.calibration, heads=heads)
+class Answers(Protocol):
+    """What the answers of one run come from, as it was read; no model is loaded for that.
 
-    def _name(self, pair: Pair) -> str:
-        return pair.artifact.model if self.model is None else self.model
+    `stated` stands in every record, wrong ones too.
+    """
 
     @property
-    def _folders(self) -> bool:
-        return self.model is not None
+    def stated(self) -> Mapping[str, Any]: ...
+
+    def settings(self) -> list[object]:
+        """What decides every answer, beside its text and its line. Raises ModelNotFoundError."""
+        ...
+
+    def opened(self) -> AbstractContextManager[Answering]:
+        """With the model loaded."""
+        ...
 
 
-def answer_contexts(
-    given: str,
-    out: Path | None,
-    opening: Opening,
-    fields: Callable[[Sequence[str]], list[str] | None],
-    scoring: str | None,
-    temperature: float | None,
-) -> None:
+@dataclass(frozen=True)
+class Command:
+    """A command that answers texts, and what all answers in one file are of.
+
+    `read` gets the first record of the file that the run goes on with, and may take from it what it drew
+    at random.
+    """
+
+    program: str
+    same: str
+    read: Callable[[Mapping[str, Any] | None], Answers]
+
+
+def answer_contexts(given: str, out: Path | None, command: Command) -> None:
     """Answer each line of a file, in order; lines that `out` holds already are not answered again.
 
     What is wrong with any line is told before the first is answered. Such a line, and one whose text cannot
@@ -103,9 +94,10 @@ def answer_contexts(
             if len(problems) >= MAX_FINDINGS:
                 to_stderr(f"note: {given} is not read on, and nothing of it is answered")
             raise typer.Exit(exit_code(problems))
-        with nullcontext() if out is None else Kept(out, _ANSWERS) as kept:
+        purpose = Purpose("a run", command.program, _ELSEWHERE, OutputError)
+        with nullcontext() if out is None else Kept(out, purpose) as kept:
             try:
-                failed, there = _answered(contexts, kept, opening, fields, scoring, temperature)
+                failed, there = _answered(contexts, kept, command)
             except KeyboardInterrupt:
                 if kept is not None:
                     part = f"{len(kept.keys)} of {len(contexts.lines)} answers are"
@@ -123,33 +115,24 @@ def _stdin() -> tuple[Contexts | None, list[Diagnostic]]:
     return read_contexts(Path("/dev/stdin"), sys.stdin.buffer)
 
 
-def _answered(
-    contexts: Contexts,
-    kept: Kept | None,
-    opening: Opening,
-    fields: Callable[[Sequence[str]], list[str] | None],
-    scoring: str | None,
-    temperature: float | None,
-) -> tuple[list[Diagnostic], int]:
+def _answered(contexts: Contexts, kept: Kept | None, command: Command) -> tuple[list[Diagnostic], int]:
     """Why texts have no answer, which is told in any case, and how many lines were there already."""
     failed, changed, before = list[Diagnostic](), list[int](), tuple[str, ...]()
     keys = [""] * len(contexts.lines)
-    pair = opening.read()
-    names = fields([field.name for field in pair.artifact.fields])
+    answers = command.read(kept.get(kept.keys[0]) if kept is not None and kept.keys else None)
     try:
         if kept is not None:
-            settings = _settings(pair, opening.weights(pair), names, scoring, temperature)
+            settings = answers.settings()
             keys = [key_of(settings, line.number, line.given, line.said) for line in contexts.lines]
             before = kept.keys
-            changed = _changed(kept, keys, contexts, failed)
+            changed = _changed(kept, keys, contexts, command, failed)
         wanted = [*changed, *range(len(before), len(keys))]
         done = len(keys) - len(wanted)
         if done and not wanted:
             return failed, done
-        options = {"fields": names, "scoring": scoring, "temperature": temperature}
-        with opening.engine(pair) as engine, _bar(len(keys), done, kept is not None) as step:
+        with answers.opened() as answering, _bar(len(keys), done, kept is not None) as step:
             anew = dict[str, tuple[str, dict[str, Any]]]()
-            for index, record, failure in _answers(engine, contexts, wanted, options):
+            for index, record, failure in _each(answering, answers.stated, contexts, wanted):
                 if failure is not None:
                     failed.append(failure)
                 if kept is None:
@@ -177,16 +160,9 @@ def _summary(contexts: Contexts, failed: Sequence[Diagnostic], there: int) -> st
     return f"{total} {'text' if total == 1 else 'texts'}: {', '.join(parts)}{before}"
 
 
-def _settings(
-    pair: Pair, weights: str, fields: Sequence[str] | None, scoring: str | None, temperature: float | None
-) -> list[object]:
-    """What decides every answer, beside its text."""
-    calibration = pair.calibration if temperature is None else None
-    ids = [] if calibration is None else [calibration.id_of(field.name) for field in calibration.fields]
-    return [__version__, pair.artifact.digest, weights, ids, fields, scoring, temperature]
-
-
-def _changed(kept: Kept, keys: Sequence[str], contexts: Contexts, failed: list[Diagnostic]) -> list[int]:
+def _changed(
+    kept: Kept, keys: Sequence[str], contexts: Contexts, command: Command, failed: list[Diagnostic]
+) -> list[int]:
     """Which of the lines that are kept had an error and changed; what is wrong with others' texts is added.
 
     Raises OtherRunError where a line that changed has an answer.
@@ -201,7 +177,7 @@ def _changed(kept: Kept, keys: Sequence[str], contexts: Contexts, failed: list[D
             raise OtherRunError(
                 str(kept.path),
                 f"has a line {number + 1} that is no answer of this run",
-                "a run goes on with a file of the same texts, artifact, model, calibration and options",
+                f"a run goes on with a file of the same {command.same}",
                 f"move it away, or {_ELSEWHERE}",
             )
         line = contexts.lines[number]
@@ -215,28 +191,28 @@ def _told(contexts: Contexts, line: Line, error: dict[str, str]) -> Diagnostic:
     return finding(location=place, excerpt=excerpt, **error)
 
 
-def _answers(
-    engine: Engine, contexts: Contexts, wanted: Sequence[int], options: dict[str, Any]
+def _each(
+    answering: Answering, stated: Mapping[str, Any], contexts: Contexts, wanted: Sequence[int]
 ) -> Iterator[tuple[int, dict[str, Any], Diagnostic | None]]:
     """For each wanted line its index, what is written, and why its text has no answer."""
     lines = [contexts.lines[index] for index in wanted]
-    results = engine.run_many((line.context for line in lines if line.mistake is None), **options)
+    answers = answering([line for line in lines if line.mistake is None])
     noted = set[str]()
     for index, line in zip(wanted, lines, strict=True):
-        head = {"line": line.number, **line.given}
+        head = {"line": line.number, **line.given, **stated}
         if line.mistake is not None:
             yield index, head | {"error": _error(line.mistake)}, None
             continue
-        result = next(results)
-        if isinstance(result, Result):
-            for note in notes_of(result, empty=False):
-                if note not in noted:
-                    noted.add(note)
-                    to_stderr(note)
-            yield index, head | result.to_dict(), None
-        else:
-            failure = contexts.of_error(line, result)
+        answer = next(answers)
+        if isinstance(answer, PcdcError):
+            failure = contexts.of_error(line, answer)
             yield index, head | {"error": _error(failure)}, failure
+            continue
+        for note in answer.notes:
+            if note not in noted:
+                noted.add(note)
+                to_stderr(note)
+        yield index, {**head, **answer.record}, None
 
 
 def _error(found: Diagnostic) -> dict[str, str]:

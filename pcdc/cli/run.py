@@ -7,16 +7,19 @@ import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from .common import (
+    AnswersFile,
     ArtifactPath,
+    ContextFile,
+    ContextsFile,
     Model,
+    Text,
     app,
-    as_path,
+    check_texts,
     notes_of,
     on_terminal,
     print_json,
@@ -37,24 +40,10 @@ class Scoring(StrEnum):
 @app.command()
 def run(
     artifact: ArtifactPath,
-    context: Annotated[str | None, typer.Option("--context", help="File with the text, - for stdin.")] = None,
-    text: Annotated[str | None, typer.Option("--text", help="The text itself.")] = None,
-    contexts: Annotated[
-        str | None,
-        typer.Option(
-            "--contexts", metavar="FILE", help='File of texts, each line {"context": "..."} or a JSON string.'
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            parser=as_path,
-            metavar="FILE",
-            help="Keep the answers of --contexts here, and go on with them.",
-        ),
-    ] = None,
+    context: ContextFile = None,
+    text: Text = None,
+    contexts: ContextsFile = None,
+    out: AnswersFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON.")] = False,
     threshold: Annotated[
         float | None,
@@ -103,10 +92,7 @@ def run(
 
         pcdc run build/support.smollm2-135m.pcdc --contexts tickets.jsonl --out answers.jsonl
     """
-    if sum(given is not None for given in (context, text, contexts)) != 1:
-        raise typer.BadParameter("give either --context or --text or --contexts")
-    if contexts is None and out is not None:
-        raise typer.BadParameter("--out keeps the answers of --contexts")
+    check_texts(context, text, contexts, out)
     if contexts is not None and threshold is not None:
         raise typer.BadParameter("--threshold marks rows of a table, and --contexts prints none")
     if contexts is not None and prune is not None:
@@ -120,17 +106,17 @@ def run(
     # The notes below say what the log does.
     logging.getLogger("pcdc_runtime").addHandler(logging.NullHandler())
     head_cache = False if no_head_cache else None
-    opened = partial(load, artifact, model=model, calibration=not no_calibration, head_cache=head_cache)
     wanted = partial(_wanted, fields) if fields else _all
     rule = None if scoring is None else scoring.value
     if contexts is not None:
-        from .contexts import Opening, answer_contexts
+        from .contexts import answer_contexts
+        from .run_contexts import FieldOptions, field_command
 
-        opening = Opening(artifact, model, not no_calibration, head_cache)
-        answer_contexts(contexts, out, opening, wanted, rule, temperature)
+        options = FieldOptions(artifact, model, not no_calibration, head_cache, wanted, rule, temperature)
+        answer_contexts(contexts, out, field_command(options))
         return
     body = text if text is not None else read_context(str(context))
-    with opened() as engine:
+    with load(artifact, model, calibration=not no_calibration, head_cache=head_cache) as engine:
         names = wanted([field.name for field in engine.artifact.fields])
         result = engine.run(body, fields=names, scoring=rule, temperature=temperature, prune=prune)
     for note in notes_of(result):

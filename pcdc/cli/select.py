@@ -9,7 +9,21 @@ from typing import Annotated
 
 import typer
 
-from .common import Model, app, as_path, on_terminal, print_json, put, read_context, to_stderr
+from .common import (
+    AnswersFile,
+    ContextFile,
+    ContextsFile,
+    Model,
+    Text,
+    app,
+    as_path,
+    check_texts,
+    on_terminal,
+    print_json,
+    put,
+    read_context,
+    to_stderr,
+)
 
 
 @app.command()
@@ -17,8 +31,10 @@ def select(
     index: Annotated[
         Path, typer.Argument(parser=as_path, metavar="INDEX", help="A file that `pcdc index` wrote.")
     ],
-    context: Annotated[str | None, typer.Option("--context", help="File with the text, - for stdin.")] = None,
-    text: Annotated[str | None, typer.Option("--text", help="The text itself.")] = None,
+    context: ContextFile = None,
+    text: Text = None,
+    contexts: ContextsFile = None,
+    out: AnswersFile = None,
     method: Annotated[
         str,
         typer.Option(
@@ -32,7 +48,12 @@ def select(
         ),
     ] = None,
     beam: Annotated[int | None, typer.Option("--beam", help="Width of a beam, for trie.")] = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="For disc, and for trie to be drawn.")] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            "--seed", help="For disc, and for trie to be drawn; of --contexts each line's own comes from it."
+        ),
+    ] = None,
     temperature: Annotated[
         float | None, typer.Option("--temperature", help="Of every token; the index's unless given.")
     ] = None,
@@ -51,25 +72,34 @@ def select(
     ] = False,
     model: Model = None,
 ) -> None:
-    """Find the labels of an index that the model believes in for one text.
+    """Find the labels of an index that the model believes in for one text, or for each line of a file.
 
     Examples:
 
         pcdc select build/drugs.smollm2-135m.pcdx --text "something for a headache" -k 3
 
         pcdc select build/drugs.smollm2-135m.pcdx --context note.txt --json | jq '.answers[0].id'
+
+        pcdc select build/drugs.smollm2-135m.pcdx --contexts notes.jsonl --out answers.jsonl
     """
-    if (context is None) == (text is None):
-        raise typer.BadParameter("give either --context or --text")
+    check_texts(context, text, contexts, out)
     from pcdc_runtime import open_selector
     from pcdc_runtime.selecting.request import requested
 
     # What is wrong with the call shows before a model is loaded.
-    requested(method, k, seed, beam, temperature, top, budget)
+    request = requested(method, k, seed, beam, temperature, top, budget)
     # The notes below say what the log does.
     logging.getLogger("pcdc_runtime").addHandler(logging.NullHandler())
+    head_cache = False if no_head_cache else None
+    if contexts is not None:
+        from .contexts import answer_contexts
+        from .select_contexts import LabelOptions, label_command
+
+        options = LabelOptions(index, model, head_cache, request, seeded=seed is not None)
+        answer_contexts(contexts, out, label_command(options))
+        return
     body = text if text is not None else read_context(str(context))
-    with open_selector(index, model, head_cache=False if no_head_cache else None) as selector:
+    with open_selector(index, model, head_cache=head_cache) as selector:
         selection = selector.select(
             body, method=method, k=k, seed=seed, beam=beam, temperature=temperature, top=top, budget=budget
         )

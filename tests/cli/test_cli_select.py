@@ -125,8 +125,8 @@ def test_numbers_are_passed_on(select):
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        ([], 2, "give either --context or --text"),
-        (["--text", "x", "--context", "-"], 2, "give either --context or --text"),
+        ([], 2, "give either --context or --text or --contexts"),
+        (["--text", "x", "--context", "-"], 2, "give either --context or --text or --contexts"),
         (["--text", "x", "--method", "exakt"], 2, "PCDC714"),
         (["--text", "x", "-k", "0"], 2, "PCDC715"),
         (["--text", "x", "--seed", "1"], 2, "PCDC716"),
