@@ -20,6 +20,7 @@ DEFINITION = {
     },
     "urgent": {"type": "boolean", "description": "Is it urgent?"},
 }
+CATALOG = "code,name\nA01,Aspirin\nA02,Acetaminophen\nB01,Warfarin\nB02,Warfarin sodium\nC01,Metformin\n"
 
 
 @pytest.fixture(scope="session")
@@ -38,6 +39,29 @@ def artifact(tiny, tmp_path_factory):
     )
     assert done.exit_code == 0, done.output
     return folder / "support.tiny.pcdc"
+
+
+@pytest.fixture(scope="session")
+def index(tiny, tmp_path_factory):
+    """A catalog with ids, indexed for the tiny model through the command line."""
+    folder = tmp_path_factory.mktemp("indexed")
+    (folder / "drugs.csv").write_text(CATALOG, encoding="utf-8")
+    columns = ["--id", "code", "--value", "name", "--question", "Which drug is it?"]
+    example = ["--example", "he took aspirin => Aspirin"]
+    call = [
+        "index",
+        str(folder / "drugs.csv"),
+        *columns,
+        *example,
+        "--model",
+        str(tiny),
+        "--out",
+        str(folder),
+    ]
+    done = CliRunner().invoke(app, call)
+    assert done.exit_code == 0, done.output
+    (path,) = folder.glob("*.pcdx")
+    return path
 
 
 @pytest.fixture

@@ -8,36 +8,10 @@ import math
 import pytest
 from pcdc_runtime.selecting.outcome import Sampling
 from pcdc_runtime.selecting.selection import Selected, Selection
-from typer.testing import CliRunner
 
-from pcdc.cli import app
 from pcdc.show_selection import selection_table
 
-CATALOG = "code,name\nA01,Aspirin\nA02,Acetaminophen\nB01,Warfarin\nB02,Warfarin sodium\nC01,Metformin\n"
 TEXT = "Started on warfarin."
-
-
-@pytest.fixture(scope="module")
-def index(tiny, tmp_path_factory):
-    """A catalog with ids, indexed for the tiny model through the command line."""
-    folder = tmp_path_factory.mktemp("indexed")
-    (folder / "drugs.csv").write_text(CATALOG, encoding="utf-8")
-    columns = ["--id", "code", "--value", "name", "--question", "Which drug is it?"]
-    example = ["--example", "he took aspirin => Aspirin"]
-    call = [
-        "index",
-        str(folder / "drugs.csv"),
-        *columns,
-        *example,
-        "--model",
-        str(tiny),
-        "--out",
-        str(folder),
-    ]
-    done = CliRunner().invoke(app, call)
-    assert done.exit_code == 0, done.output
-    (path,) = folder.glob("*.pcdx")
-    return path
 
 
 @pytest.fixture
