@@ -46,6 +46,7 @@ def lines_of(path):
 def console(tmp_path_factory):
     """The folder after all files are written and all commands run in order, and what each gave."""
     folder = tmp_path_factory.mktemp("readme")
+    (folder / "schemas").symlink_to(ROOT / "schemas")
     path = f"{Path(sys.executable).parent}{os.pathsep}{ENVIRONMENT['PATH']}"
     done = []
     for block in BLOCKS:
