@@ -8,12 +8,13 @@ PIP := .venv/bin/python -m pip --disable-pip-version-check -qq
 READY := .venv/.ready
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: help demo eval bench bench-gpu test check torture fuzz soak clean
+.PHONY: help demo eval bench bench-large bench-gpu test check torture fuzz soak clean
 
 help:
 	@echo "make demo    build the example schemas and answer one support ticket"
 	@echo "make eval    judge the default model on four public sets: an hour or more, prints the tables"
 	@echo "make bench   measure the default model beside other ways to answer: 15 minutes, tables and plots"
+	@echo "make bench-large  index four public lists, up to a million labels, and compare the ways to select: half an hour"
 	@echo "make bench-gpu  the same questions on an NVIDIA GPU, a random model of 1.5 billion weights: minutes"
 	@echo "make test    run the whole test suite"
 	@echo "make check   lint, formatting, types, import rules"
@@ -42,6 +43,9 @@ bench: $(READY)
 	pcdc bench --minutes 11 --out build/bench
 	pcdc bench --floor --minutes 1 --scenario support_triage
 	pcdc bench --compiler --minutes 1.5
+
+bench-large: $(READY)
+	python benchmarks/large.py
 
 # MLX's CUDA and CPU builds own the same library file: the CUDA one has an environment of its own. Whether there
 # is a GPU is asked before anything is fetched.

@@ -11,126 +11,135 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from large_catalogs import CATALOGS, Unreachable, write_catalog
-from large_catalogs import folder as cached
-from large_index import BUILT, STEP, Built, build, steps
-from large_methods import (
-    LAWS,
-    METHOD,
-    TOPS,
-    agreement,
-    ask,
-    enumerated,
-    law_rows,
-    method_rows,
-    target,
-)
+import large_laws as laws
+from large_catalogs import CATALOGS, Query, Unreachable, folder, write_catalog
+from large_index import BUILT, build
+from large_methods import METHOD, TOPS, ask, method_rows, target
+from large_steps import STEP, steps
 from pcdc_runtime import open_selector
-from pcdc_runtime.loaded import open_model
-from pcdc_runtime.models import DEFAULT, resolve
+from pcdc_runtime.indexed.codec import open_index
+from pcdc_runtime.loaded import LoadedModel, open_model
+from pcdc_runtime.models import DEFAULT
+from pcdc_runtime.selecting.selector import Selector
 from pcdc_runtime.storage import write_atomic
 
 from pcdc.bench.large.masks import mask_figures, mask_table
 from pcdc.bench.machine import describe, line
-from pcdc.prompt import Target, load_target
 from pcdc.show import table
 
 ENUMERATED = {"currencies": 8, "media_types": 1}
 """Of how many texts the laws are computed: every prefix of the catalog is run for each."""
 METHODS_SHARE = 0.8
 """How much of the time that is left goes to the methods."""
+LEAST_S = 30.0
+"""So long the methods are asked at least, where there are texts for it."""
 
 
-def main() -> None:
-    """Measure the named catalogs within about the time given, print tables, and keep them as JSON."""
+@dataclass(frozen=True)
+class Asked:
+    """What is measured of a catalog: on which model, how many texts, and where its index is written."""
+
+    model: str
+    queries: int
+    out: Path
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure catalogs within about the time given, print tables and keep them; 1 where one is missing."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("catalogs", nargs="*", metavar="CATALOG", help=", ".join(CATALOGS))
     parser.add_argument("--minutes", type=float, default=20, help="for all of it; builds are not cut short")
     parser.add_argument("--queries", type=int, default=40, help="texts a catalog, at most 200")
+    parser.add_argument("--model", default=DEFAULT, help="alias, hub id or folder")
     parser.add_argument("--out", type=Path, default=Path("build/bench-large"))
-    asked = parser.parse_args()
-    if unknown := [name for name in asked.catalogs if name not in CATALOGS]:
+    given = parser.parse_args(arguments)
+    if unknown := [name for name in given.catalogs if name not in CATALOGS]:
         parser.error(f"no catalog is called {unknown[0]}; there are {', '.join(CATALOGS)}")
-    names = asked.catalogs or list(CATALOGS)
-    asked.out.mkdir(parents=True, exist_ok=True)
-    until = perf_counter() + 60 * asked.minutes
-    found, problems = load_target(resolve(DEFAULT, weights=False))
-    if found is None:
-        sys.exit(problems[0].fact)
-    report: dict[str, Any] = {}
-    with open_model(DEFAULT) as loaded:
-        report["machine"] = describe(loaded)
-        print(f"{line(report['machine'])}\n", flush=True)
-        width = loaded.language.logits_width
-        missing = []
-        for number, name in enumerate(names):
-            try:
-                seconds = (until - perf_counter()) / (len(names) - number)
-                report[name] = _catalog(name, found, width, asked.out, asked.queries, seconds)
-            except Unreachable as why:
-                missing.append(f"{name}: {why}")
-                print(f"== {name}: not measured, {why}\n", flush=True)
-    write_atomic(asked.out / "large.json", json.dumps(report, ensure_ascii=False, indent=1).encode())
-    if missing:
-        sys.exit("not measured: " + "; ".join(missing))
+    given.out.mkdir(parents=True, exist_ok=True)
+    asked = Asked(given.model, given.queries, given.out)
+    with open_model(given.model) as loaded:
+        report, missing = _measured(given.catalogs or list(CATALOGS), asked, loaded, 60 * given.minutes)
+    write_atomic(given.out / "large.json", json.dumps(report, ensure_ascii=False, indent=1).encode())
+    for why in missing:
+        print(f"not measured: {why}", file=sys.stderr)
+    return 1 if missing else 0
 
 
-def _catalog(
-    name: str, target_: Target, width: int, out: Path, queries: int, seconds: float
-) -> dict[str, Any]:
-    started = perf_counter()
-    definition, listed = write_catalog(name, cached())
-    built = build(definition, target_, out / f"{name}.{target_.model}.pcdx")
-    print(f"== {name}: {len(listed.rows):,} entries\n")
-    _show(BUILT, [built.cells])
-    report: dict[str, Any] = {"index": dict(zip(BUILT, built.cells, strict=True)), **_masks(built, width)}
-    asked = listed.queries[:queries]
-    with open_selector(built.path) as selector:
-        left = max(30.0, (seconds - (perf_counter() - started)) * METHODS_SHARE)
-        tallies = ask(selector, asked, left)
-        rows = method_rows(tallies, asked)
-        _show(METHOD, rows)
-        report["methods"] = [dict(zip(METHOD, row, strict=True)) for row in rows]
-        report["target"] = target(tallies)
-        print(f"exact beside a beam of 4: {json.dumps(report['target'])}\n", flush=True)
+def _measured(
+    names: Sequence[str], asked: Asked, loaded: LoadedModel, seconds: float
+) -> tuple[dict[str, Any], list[str]]:
+    """The figures by catalog, and which catalogs have none and why."""
+    report: dict[str, Any] = {"machine": describe(loaded)}
+    print(f"{line(report['machine'])}\n", flush=True)
+    until, missing = perf_counter() + seconds, []
+    for number, name in enumerate(names):
+        ends = perf_counter() + (until - perf_counter()) / (len(names) - number)
+        try:
+            report[name] = _catalog(name, asked, loaded, ends)
+        except Unreachable as why:
+            missing.append(f"{name}: {why}")
+            print(f"== {name}: not measured, {why}\n", flush=True)
+    return report, missing
+
+
+def _catalog(name: str, asked: Asked, loaded: LoadedModel, ends: float) -> dict[str, Any]:
+    definition, listed = write_catalog(name, folder())
+    print(f"== {name}: {len(listed.rows):,} entries\n", flush=True)
+    path = asked.out / f"{name}.{loaded.name}.pcdx"
+    built = build(definition, asked.model, path)
+    report = {"index": _shown(BUILT, [built.cells])[0], "built": asdict(built)}
+    report |= _masks(path, loaded.language.logits_width)
+    queries = listed.queries[: asked.queries]
+    with open_selector(path, loaded) as selector:
+        report |= _methods(selector, queries, (ends - perf_counter()) * METHODS_SHARE)
         if name in ENUMERATED:
-            report["laws"] = _laws(selector, [query.context for query in asked[: ENUMERATED[name]]])
+            contexts = [query.context for query in queries[: ENUMERATED[name]]]
+            report["laws"] = _laws(selector, contexts)
     return report
 
 
-def _masks(built: Built, width: int) -> dict[str, Any]:
-    figures = mask_figures(built.index)
-    print(mask_table(figures, terminal=False))
-    rows = steps(built.index.rows, width, (*TOPS, None))
-    _show(STEP, rows)
-    return {
-        "masks": [asdict(one) for one in figures],
-        "steps": [dict(zip(STEP, row, strict=True)) for row in rows],
-    }
+def _masks(path: Path, width: int) -> dict[str, Any]:
+    index = open_index(path)
+    figures = mask_figures(index)
+    print(mask_table(figures, terminal=False), flush=True)
+    shown = _shown(STEP, steps(index.rows, width, (*TOPS, None)))
+    return {"masks": [asdict(one) for one in figures], "steps": shown}
 
 
-def _laws(selector: Any, contexts: Sequence[str]) -> dict[str, Any]:
-    laws, took = zip(*(enumerated(selector, context) for context in contexts), strict=True)
-    rows = law_rows(laws)
-    _show(LAWS, rows)
-    worst = max(agreement(selector, text, one) for text, one in zip(contexts, laws, strict=True))
-    masses = ", ".join(f"{1 - one.p_bad:.3f}" for one in laws)
+def _methods(selector: Selector, queries: Sequence[Query], seconds: float) -> dict[str, Any]:
+    tallies = ask(selector, queries, max(LEAST_S, seconds))
+    shown, beside = _shown(METHOD, method_rows(tallies, queries)), target(tallies)
+    print(f"exact beside a beam of 4: {json.dumps(beside)}\n", flush=True)
+    return {"methods": shown, "target": beside}
+
+
+def _laws(selector: Selector, contexts: Sequence[str]) -> dict[str, Any]:
+    known, took = zip(*(laws.enumerated(selector, context) for context in contexts), strict=True)
+    shown = _shown(laws.LAWS, laws.law_rows(known))
+    checked = [laws.agreement(selector, text, one) for text, one in zip(contexts, known, strict=True)]
+    masses = ", ".join(f"{1 - one.p_bad:.3f}" for one in known)
+    certified = sum(one.certified for one in checked)
     print(
-        f"{len(laws)} texts enumerated in {sum(took):.0f} s; P_L(S) {masses}; "
-        f"exact's probabilities differ by {worst:.1e} at most\n",
+        f"{len(known)} texts enumerated in {sum(took):.0f} s; P_L(S) {masses}\n"
+        f"exact, {checked[0].answers} answers to each: certified {certified} of {len(checked)};"
+        f" in another order than enumerated by {max(one.misplaced for one in checked):.1e} nats at most;"
+        f" outside its bounds a P_L by {max(one.outside for one in checked):.1e} nats and a share by"
+        f" {max(one.share_outside for one in checked):.1e} at most\n",
         flush=True,
     )
-    return {"rows": [dict(zip(LAWS, row, strict=True)) for row in rows], "worst": worst, "texts": len(laws)}
+    return {"rows": shown, "texts": len(known), "agreement": [asdict(one) for one in checked]}
 
 
-def _show(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def _shown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[dict[str, str]]:
+    """Print a table; gives its rows by column."""
     print(table(header, rows, terminal=False), flush=True)
+    return [dict(zip(header, row, strict=True)) for row in rows]
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

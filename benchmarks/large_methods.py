@@ -3,47 +3,47 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import fmean, median
 from time import perf_counter
 from typing import Any
 
-import numpy as np
 from large_catalogs import Query
-from pcdc_runtime.selecting.model_beliefs import ModelBeliefs
-from pcdc_runtime.selecting.ppv import NumpyVerifier
 from pcdc_runtime.selecting.selection import Selection
 from pcdc_runtime.selecting.selector import Selector
-from pcdc_runtime.tokenizer import assemble_prompt
-
-from pcdc.bench.large.theory import Law, expected_steps, kl, kl_bound, law
 
 TOPS = (50, 100, 500, 1000)
 LIKELY = 1e-3
-Asked = Callable[[int], Mapping[str, Any]]
 
 
-def methods() -> dict[str, Asked]:
-    """Titles with the arguments for a query of some number; the default first."""
-    rows: dict[str, Asked] = {
-        "exact": lambda _: {},
-        "trie, greedy": lambda _: {"method": "trie"},
-        "trie, drawn": lambda number: {"method": "trie", "seed": number},
-        "trie, beam 2": lambda _: {"method": "trie", "beam": 2},
-        "trie, beam 4": lambda _: {"method": "trie", "beam": 4},
-    }
-    for k in range(1, 5):
-        rows[f"disc, K = {k}"] = lambda number, k=k: {"method": "disc", "k": k, "seed": number}
+@dataclass(frozen=True)
+class Method:
+    """A method with its arguments; what is `drawn` has the number of its query as seed."""
+
+    title: str
+    options: Mapping[str, Any]
+    drawn: bool = False
+
+    def asked(self, number: int) -> dict[str, Any]:
+        """The arguments for a query of some number."""
+        return {**self.options, "seed": number} if self.drawn else dict(self.options)
+
+
+def methods() -> list[Method]:
+    """All that are compared; the default first."""
+    found = [
+        Method("exact", {}),
+        Method("trie, greedy", {"method": "trie"}),
+        Method("trie, drawn", {"method": "trie"}, drawn=True),
+        *(Method(f"trie, beam {width}", {"method": "trie", "beam": width}) for width in (2, 4)),
+        *(Method(f"disc, K = {k}", {"method": "disc", "k": k}, drawn=True) for k in range(1, 5)),
+    ]
     for top in TOPS:
-        rows[f"exact, M = {top}"] = lambda _, top=top: {"top": top}
-        rows[f"disc, K = 4, M = {top}"] = lambda number, top=top: {
-            "method": "disc",
-            "k": 4,
-            "seed": number,
-            "top": top,
-        }
-    return rows
+        found.append(Method(f"exact, M = {top}", {"top": top}))
+        found.append(Method(f"disc, K = 4, M = {top}", {"method": "disc", "k": 4, "top": top}, drawn=True))
+    return found
 
 
 @dataclass
@@ -60,16 +60,29 @@ METHOD = [
 
 
 def ask(selector: Selector, queries: Sequence[Query], seconds: float) -> list[Tally]:
-    """Ask every query by every method, query by query, until the time is up."""
+    """Ask every query by every method, query by query, until the time is up.
+
+    Each request finds the cache as a new text would, with the prompt's head and nothing of the text: the
+    method that came before leaves its whole prompt there. Which method comes first changes by query.
+    """
     until, asked = perf_counter() + seconds, methods()
-    tallies = [Tally(title) for title in asked]
+    tallies = [Tally(method.title) for method in asked]
     selector.select(queries[0].context)
     for number, query in enumerate(queries):
         if perf_counter() > until:
             break
-        for tally, of in zip(tallies, asked.values(), strict=True):
-            tally.found[number] = selector.select(query.context, **of(number))
+        for turn in range(len(asked)):
+            at = (number + turn) % len(asked)
+            selector.model.call(partial(_forget_text, selector))
+            tallies[at].found[number] = selector.select(query.context, **asked[at].asked(number))
     return tallies
+
+
+def _forget_text(selector: Selector) -> None:
+    """On the owner thread: keep the KV of the prompt's head alone."""
+    index = selector.index
+    with selector.model.prefixes.lease(index.digest, len(index.prompt.head)) as prefix:
+        prefix.advance(index.prompt.head)
 
 
 def method_rows(tallies: Sequence[Tally], queries: Sequence[Query]) -> list[list[str]]:
@@ -116,53 +129,6 @@ def target(tallies: Sequence[Tally]) -> dict[str, Any]:
         "unlikely certified": sum(one.certified for one in others),
         "gaps of the rest": [round(-one.lead, 3) for one in others if not one.certified],
     }
-
-
-LAWS = ["law", "KL from P_S", "bound of theorem 2", "steps expected"]
-
-
-def enumerated(selector: Selector, context: str) -> tuple[Law, float]:
-    """The exact laws for one text, by walking every prefix; and the seconds it took."""
-    index, model = selector.index, selector.model
-
-    def walk() -> Law:
-        prompt = assemble_prompt(model.tokenizer, index.prompt, context)
-        with model.prefixes.lease(index.digest, len(prompt)) as prefix:
-            beliefs = ModelBeliefs(prefix, prompt, index.temperature, room=len(index.rows.token))
-            return law(index.rows, beliefs, NumpyVerifier(index.rows, None))
-
-    started = perf_counter()
-    return model.call(walk), perf_counter() - started
-
-
-def law_rows(laws: Sequence[Law]) -> list[list[str]]:
-    """KL of every method's law from P_S in nats, the mean over the texts."""
-    rows = [["trie, drawn", f"{fmean(kl(one.true, one.trie) for one in laws):.4f}", "", ""]]
-    for k in range(1, 5):
-        rows.append(
-            [
-                f"disc, K = {k}",
-                f"{fmean(kl(one.true, one.disc(k)) for one in laws):.4f}",
-                f"{fmean(kl_bound(one.p_bad, k) for one in laws):.4f}",
-                f"{fmean(expected_steps(one.p_bad, k) for one in laws):.2f}",
-            ]
-        )
-    return rows
-
-
-def agreement(selector: Selector, context: str, known: Law) -> float:
-    """The largest difference of exact's probabilities, of all entries, from the enumerated ones."""
-    entries = min(selector.index.rows.entries, 200)
-    found = selector.select(context, k=entries, budget=1_000_000)
-    order = np.argsort(-known.true, kind="stable")[:entries].tolist()
-    numbers = {selector.index.labels.id(int(selector.index.labels.of_entry(e)[0])): e for e in order}
-    worst = 0.0
-    for answer in found.answers:
-        if answer.id in numbers:
-            share = known.true[numbers[answer.id]]
-            low, high = answer.probability
-            worst = max(worst, abs(share - (low + high) / 2))
-    return worst
 
 
 def _share(flags: Sequence[bool]) -> str:

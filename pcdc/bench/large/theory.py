@@ -37,6 +37,13 @@ class Law:
         return max(0.0, 1 - math.fsum(np.exp(self.log_chance)))
 
     @property
+    def log_true(self) -> Floats:
+        """The log of P_L of every entry."""
+        log = np.full(self.entries, -math.inf)
+        np.logaddexp.at(log, self.entry, self.log_chance)
+        return log
+
+    @property
     def true(self) -> Floats:
         """P_S of every entry."""
         whole = np.logaddexp.reduce(self.log_chance)
