@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from tempfile import TemporaryFile
 from time import perf_counter
@@ -13,19 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pcdc_runtime.errors import PcdcError
-from pcdc_runtime.models import DEFAULT, resolve
 from pcdc_runtime.storage import write_atomic
 
-from pcdc.diagnostics import Diagnostic, SchemaError, from_error
-from pcdc.output import SUFFIX
-from pcdc.prompt import Target, load_target
+from pcdc.diagnostics import Diagnostic, from_error
 
+from .asked import Options, Outcome, Visit, diagnostics, visit_places
 from .figures import figures
 from .foresight import Pace, steps
-from .machine import describe, line
+from .machine import line
 from .methods import entries
 from .rounds import Tally, Watch, measure
-from .scenarios import FORWARD, TITLES, Place, own, shipped, sweep
+from .scenarios import FORWARD, TITLES, Place
 
 if TYPE_CHECKING:
     from pcdc_runtime.loaded import LoadedModel
@@ -45,78 +41,42 @@ class BenchOutputError(PcdcError):
     title = "report cannot be written"
 
 
-@dataclass(frozen=True)
-class Options:
-    """What was asked for; a scenario is a name of TITLES or a path, `axes` are those of the sweep.
-
-    `contexts` are the texts that scenarios by path answer; `minutes` is the time for everything.
-    """
-
-    model: str | None
-    scenarios: tuple[str, ...]
-    contexts: tuple[str, ...]
-    axes: tuple[str, ...]
-    minutes: float
-    out: Path | None = None
-
-    @property
-    def folders(self) -> bool:
-        """Whether the model may be a folder: what an artifact names must not choose a path here."""
-        return self.model is not None
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The report as JSON, the files written, why others could not be, and what ended it early."""
-
-    report: dict[str, Any]
-    files: tuple[Path, ...]
-    problems: tuple[Diagnostic, ...]
-    ended_by: KeyboardInterrupt | None
-
-
 def run(options: Options, watch: Watch, show: Show, begin: Callable[[str], None]) -> Outcome:
     """Measure and write; `begin` is told the machine in one line.
 
     What has no time is not begun. An interrupt ends the measuring, not the report. Raises PcdcError where
-    nothing can be measured at all: a missing model, artifact or definition, a folder that takes no files.
+    nothing can be measured at all, and where a folder takes no files.
     """
-    from pcdc_runtime.loaded import open_model
-
-    until = perf_counter() + 60 * options.minutes
     if options.out:
         _check_folder(options.out)
-    name = options.model or model_of(options.scenarios)
-    chosen = places(options, cached_target(name, options))
     methods = entries()
     done: list[dict[str, Any]] = []
     problems: list[Diagnostic] = []
-    ended_by: KeyboardInterrupt | None = None
-    watch("loading the model")
-    with open_model(name, folders=options.folders) as loaded:
-        machine = describe(loaded)
+
+    def prepare(loaded: LoadedModel, chosen: Sequence[Place]) -> tuple[str, Visit]:
         pace = loaded.call(lambda: _pace_of(loaded))
+
+        def visit(ahead: Sequence[Place], left: float) -> None:
+            place = ahead[0]
+            share = place.seconds / sum(later.seconds for later in ahead)
+            tally = Tally(place, max(0.0, left * share), left)
+            here = [entry for entry in methods if not place.methods or entry.key in place.methods]
+            try:
+                if left > 0:
+                    measure(tally, loaded, here, watch, pace=pace)
+            finally:
+                done.append(figures(tally, here))
+                if tally.refused is not None and place.point is None:
+                    # A point of the sweep may be too large for a model; a scenario was asked for.
+                    problems.extend(diagnostics(tally.refused))
+                show(done[-1])
+
         # What scenarios of the user's own need is not known before.
         needed = sum(place.seconds for place in chosen) / FORWARD * pace(1.0)
         less = needed > 60 * options.minutes and all(name in TITLES for name in options.scenarios)
-        begin(line(machine) + (LESS.format(needed / 60) if less else ""))
-        try:
-            for number, place in enumerate(chosen):
-                left = until - perf_counter()
-                share = place.seconds / sum(later.seconds for later in chosen[number:])
-                tally = Tally(place, max(0.0, left * share), left)
-                here = [entry for entry in methods if not place.methods or entry.key in place.methods]
-                try:
-                    if left > 0:
-                        measure(tally, loaded, here, watch, pace=pace)
-                finally:
-                    done.append(figures(tally, here))
-                    if tally.refused is not None and place.point is None:
-                        # A point of the sweep may be too large for a model; a scenario was asked for.
-                        problems += diagnostics(tally.refused)
-                    show(done[-1])
-        except KeyboardInterrupt as interrupt:
-            ended_by = interrupt
+        return LESS.format(needed / 60) if less else "", visit
+
+    machine, ended_by = visit_places(options, watch, begin, prepare)
     report = {
         "machine": machine,
         "minutes": options.minutes,
@@ -140,41 +100,6 @@ def _pace_of(loaded: LoadedModel) -> Pace:
         if number >= PROBES // 2:
             pace.add(perf_counter() - started, steps(1, 1, number))
     return pace
-
-
-def diagnostics(error: PcdcError) -> Sequence[Diagnostic]:
-    """What a refusal tells the user."""
-    return error.diagnostics if isinstance(error, SchemaError) else [from_error(error)]
-
-
-def model_of(scenarios: Sequence[str]) -> str:
-    """The model that a scenario's artifact was built for, where one is measured."""
-    from pcdc_runtime import codec
-
-    artifacts = [Path(name) for name in scenarios if name not in TITLES and name.endswith(SUFFIX)]
-    return codec.read(artifacts[0]).model if artifacts else DEFAULT
-
-
-def cached_target(name: str, options: Options) -> Callable[[], Target]:
-    """What gives the target that a model's schemas are compiled for, loaded when it is first wanted."""
-
-    @cache
-    def target() -> Target:
-        found, problems = load_target(resolve(name, weights=False, folders=options.folders))
-        if found is None:
-            raise SchemaError(problems)
-        return found
-
-    return target
-
-
-def places(options: Options, target: Callable[[], Target]) -> list[Place]:
-    """The scenarios that were asked for, then the points of the sweep."""
-    chosen = [
-        shipped(name, target) if name in TITLES else own(Path(name), options.contexts, target)
-        for name in options.scenarios
-    ]
-    return chosen + sweep(options.axes, target)
 
 
 def _check_folder(folder: Path) -> None:

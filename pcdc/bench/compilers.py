@@ -14,7 +14,7 @@ from pcdc_runtime.errors import PcdcError
 
 from pcdc.diagnostics import Diagnostic
 
-from .command import Options, Outcome, cached_target, diagnostics, model_of, places
+from .asked import Options, Outcome, cached_target, diagnostics, model_of, places
 from .compiling import Figure, compiler_figures, figure_table, start_figures
 from .machine import describe, line
 from .rounds import Watch
@@ -40,7 +40,7 @@ def run_compiler(
     from pcdc_runtime.loaded import open_model
 
     started, seconds = perf_counter(), 60 * options.minutes
-    name = options.model or model_of(options.scenarios)
+    name = model_of(options)
     target = cached_target(name, options)
     scenarios: list[Scenario] = []
     problems: list[Diagnostic] = []

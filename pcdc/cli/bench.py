@@ -113,7 +113,8 @@ def bench(
         pcdc bench --scenario build/support.smollm2-135m.pcdc --context ticket.txt --json
     """
     try:
-        from pcdc.bench.command import Options, run
+        from pcdc.bench.asked import Options
+        from pcdc.bench.command import run
         from pcdc.bench.compilers import run_compiler
         from pcdc.bench.floors import run_floors
         from pcdc.bench.scenarios import TITLES

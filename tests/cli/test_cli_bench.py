@@ -12,6 +12,9 @@ from command_line import ENVIRONMENT, PROGRAM
 from pcdc.bench.methods import SWEPT, entries
 from pcdc.bench.sweep import Point
 
+# Every place is measured, however slow the machine is: it is the number of rounds that is small.
+ENOUGH = ("--minutes", "60")
+ROUNDS = 2
 TEXT = "The invoice of May is wrong, and nobody answers."
 
 
@@ -27,6 +30,13 @@ def ticket(tmp_path):
     return file
 
 
+@pytest.fixture(scope="module", autouse=True)
+def few_rounds():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pcdc.bench.rounds.MAX_ROUNDS", ROUNDS)
+        yield
+
+
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory, artifact, tiny):
     """One scenario of the user's and one axis, measured once as JSON and with files."""
@@ -37,7 +47,7 @@ def measured(tmp_path_factory, artifact, tiny):
     folder = tmp_path_factory.mktemp("bench")
     (folder / "ticket.txt").write_text(TEXT, encoding="utf-8")
     call = ["bench", "--scenario", artifact, "--context", folder / "ticket.txt", "--sweep", "length"]
-    call += ["--model", tiny, "--minutes", "0.4", "--json", "--out", folder / "out"]
+    call += ["--model", tiny, *ENOUGH, "--json", "--out", folder / "out"]
     done = CliRunner().invoke(app, [str(part) for part in call])
     assert done.exit_code == 0, done.output
     return done, folder / "out"
@@ -87,7 +97,7 @@ def test_an_axis_is_drawn_as_png_and_svg_with_its_units(measured):
 
 
 def test_the_terminal_shows_the_references_lines_and_the_table(pcdc, artifact, tiny, ticket):
-    done = pcdc("bench", "--scenario", artifact, "--context", ticket, "--model", tiny, "--minutes", "0.2")
+    done = pcdc("bench", "--scenario", artifact, "--context", ticket, "--model", tiny, *ENOUGH)
     assert done.exit_code == 0, done.output
     lines = done.stdout.splitlines()
     assert "float32 on " in lines[0]
@@ -113,7 +123,7 @@ def test_the_compiler_and_a_start_are_measured_on_the_scenarios_own_artifact(pcd
 
 def test_a_baseline_that_cannot_be_imported_is_named(pcdc, artifact, tiny, ticket, monkeypatch):
     monkeypatch.setitem(sys.modules, "llguidance", None)
-    done = pcdc("bench", "--scenario", artifact, "--context", ticket, "--model", tiny, "--minutes", "0.2")
+    done = pcdc("bench", "--scenario", artifact, "--context", ticket, "--model", tiny, *ENOUGH)
     assert done.exit_code == 0, done.output
     lines = [line for line in done.stdout.splitlines() if line.startswith("  missing: writes JSON")]
     assert len(lines) == 3
@@ -130,7 +140,7 @@ def test_an_artifact_chooses_no_folder_of_this_machine(pcdc, artifact, tiny, tic
 def test_a_definition_is_compiled_for_the_model(pcdc, tiny, ticket, tmp_path):
     definition = tmp_path / "mail.json"
     definition.write_text(json.dumps({"urgent": {"type": "boolean", "description": "Is it?"}}), "utf-8")
-    call = ("bench", "--scenario", definition, "--context", ticket, "--model", tiny, "--minutes", "0.1")
+    call = ("bench", "--scenario", definition, "--context", ticket, "--model", tiny, *ENOUGH)
     done = pcdc(*call, "--json")
     assert done.exit_code == 0, done.output
     (place,) = strict(done.stdout)["places"]
@@ -147,7 +157,7 @@ def test_a_definition_with_mistakes_is_told_with_their_places(pcdc, tiny, ticket
 
 def test_a_text_that_is_too_long_is_told(pcdc, artifact, tiny, ticket):
     ticket.write_text("word " * 5000, encoding="utf-8")
-    done = pcdc("bench", "--scenario", artifact, "--context", ticket, "--model", tiny, "--minutes", "0.2")
+    done = pcdc("bench", "--scenario", artifact, "--context", ticket, "--model", tiny, *ENOUGH)
     assert done.exit_code == 1
     assert "PCDC701" in done.stderr
 
@@ -202,7 +212,7 @@ def test_a_folder_that_takes_no_files_is_told_before_anything_is_measured(
     pcdc, artifact, tiny, ticket, tmp_path
 ):
     (tmp_path / "taken").write_text("a file")
-    call = ("bench", "--scenario", artifact, "--context", ticket, "--model", tiny, "--minutes", "0.1")
+    call = ("bench", "--scenario", artifact, "--context", ticket, "--model", tiny, *ENOUGH)
     for out in (tmp_path / "taken", tmp_path / "taken" / "below"):
         done = pcdc(*call, "--out", out)
         assert done.exit_code == 2
@@ -217,7 +227,7 @@ def test_files_that_cannot_be_written_are_told_after_the_figures(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("pcdc.bench.command.write_atomic", full)
-    call = ("bench", "--scenario", artifact, "--context", ticket, "--model", tiny, "--minutes", "0.1")
+    call = ("bench", "--scenario", artifact, "--context", ticket, "--model", tiny, *ENOUGH)
     done = pcdc(*call, "--out", tmp_path / "out")
     assert done.exit_code == 2
     assert "PCDC712" in done.stderr
@@ -225,7 +235,7 @@ def test_files_that_cannot_be_written_are_told_after_the_figures(
 
 
 def test_nothing_measured_is_not_success(pcdc, tiny, monkeypatch):
-    monkeypatch.setattr("pcdc.bench.command.perf_counter", iter([0.0, *[1e6] * 99]).__next__)
+    monkeypatch.setattr("pcdc.bench.asked.perf_counter", iter([0.0, *[1e6] * 99]).__next__)
     done = pcdc("bench", "--scenario", "fraud_routing", "--model", tiny, "--minutes", "0.1")
     assert done.exit_code == 1, done.output
     assert "nothing was measured" in done.stderr
@@ -234,7 +244,7 @@ def test_nothing_measured_is_not_success(pcdc, tiny, monkeypatch):
 def test_an_interrupt_prints_what_was_measured_and_exits_130(artifact, tiny, ticket, tmp_path):
     out = tmp_path / "out"
     call = ["bench", "--scenario", artifact, "--context", ticket, "--model", tiny, "--sweep", "all"]
-    command = [*PROGRAM, *map(str, call), "--minutes", "60", "--out", str(out)]
+    command = [*PROGRAM, *map(str, call), *ENOUGH, "--out", str(out)]
     with subprocess.Popen(
         command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:

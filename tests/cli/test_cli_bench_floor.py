@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from pcdc.bench.command import Options
+from pcdc.bench.asked import Options
 from pcdc.bench.floor import HEAD, PYTHON, TREE
 from pcdc.bench.floors import run_floors
 from pcdc.bench.profile import KINDS
