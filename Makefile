@@ -14,7 +14,7 @@ help:
 	@echo "make demo    build the example schemas and answer one support ticket"
 	@echo "make eval    judge the default model on four public sets: an hour or more, prints the tables"
 	@echo "make bench   measure the default model beside other ways to answer: 15 minutes, tables and plots"
-	@echo "make bench-large  index four public lists, up to a million labels, and compare the ways to select: half an hour"
+	@echo "make bench-large  index four lists of up to a million labels, compare ways to select: half an hour"
 	@echo "make bench-gpu  the same questions on an NVIDIA GPU, a random model of 1.5 billion weights: minutes"
 	@echo "make test    run the whole test suite"
 	@echo "make check   lint, formatting, types, import rules"

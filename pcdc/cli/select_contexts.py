@@ -6,14 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pcdc_runtime.errors import ContextNotTextError, ContextTooLongError, PcdcError, ScoreError
 from pcdc_runtime.indexed.codec import open_index
 from pcdc_runtime.indexed.index import Index
 from pcdc_runtime.models import resolve
-from pcdc_runtime.selecting.request import LARGEST_SEED, Request
 from pcdc_runtime.weights import weights_digest
 
 from pcdc import __version__
@@ -21,8 +20,14 @@ from pcdc.contexts import Line
 
 from .contexts import Answer, Answering, Command
 
+if TYPE_CHECKING:
+    # Needs MLX.
+    from pcdc_runtime.selecting.request import Request
+
 RUN_SEED = "run_seed"
 """Under which key every record has the seed of its run, where something is drawn."""
+UNUSED_BITS = 64 - 53
+"""A seed has 53 bits, as JSON's numbers are exact up to there."""
 OF_ONE_TEXT = (ContextNotTextError, ContextTooLongError, ScoreError)
 
 
@@ -55,8 +60,8 @@ def label_command(options: LabelOptions) -> Command:
 
 def seed_of(run: int, line: int) -> int:
     """The seed of one line's text: another for each line, the same wherever a run starts."""
-    drawn = np.random.SeedSequence(run, spawn_key=(line,)).generate_state(1, np.uint64)
-    return int(drawn[0]) & LARGEST_SEED
+    (drawn,) = np.random.SeedSequence(run, spawn_key=(line,)).generate_state(1, np.uint64)
+    return int(drawn) >> UNUSED_BITS
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,19 @@ def test_the_demo_runs_the_two_commands_that_the_readme_states():
     assert all(command in readme for command in DEMO)
 
 
+def test_every_target_for_people_is_explained_and_can_be_run():
+    (phony,) = (line for line in (ROOT / "Makefile").read_text("utf-8").splitlines() if ".PHONY" in line)
+    targets = set(phony.split()[1:]) - {"help"}
+    assert targets == {line.split()[2] for line in dry_run("help")}
+    assert all(dry_run(target) for target in targets)
+
+
+def test_the_benchmark_of_large_catalogs_is_a_script_of_the_repository(fresh):
+    assert dry_run("bench-large")[-1] == "python benchmarks/large.py"
+    assert any("[dev,mkl]" in line for line in dry_run("bench-large", fresh))
+    assert (ROOT / "benchmarks" / "large.py").is_file()
+
+
 def test_a_second_run_installs_nothing(fresh):
     assert any("pip" in line for line in dry_run("test", fresh))
     stamp = fresh / ".venv" / ".ready"
