@@ -23,7 +23,7 @@ from .errors import (
 )
 from .reload import ArtifactFile, Pair, Source
 from .result import Result
-from .rules import NODE_BUDGET, RULES
+from .rules import NODE_BUDGET, RULES, check_temperature
 
 try:
     from .asked import Asked
@@ -33,7 +33,6 @@ try:
     from .many import KV_BUDGET
     from .passes import run_passes
     from .pruning import check_bound, run_pruned
-    from .score import check_temperature
 except ImportError as error:
     if not (error.name or "").startswith("mlx"):
         raise

@@ -5,7 +5,6 @@ Never more than CHUNK_BYTES of logits are alive at once, whatever the number of 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from .artifact import CompiledField, Ints, Value
 from .correction import Correction
-from .errors import ScoreError, TemperatureError
+from .errors import ScoreError
 from .exponential import in_numpy, logsumexp
 from .fast_mlx import mx
 from .plan import Plan, Sums
@@ -95,23 +94,6 @@ class Weighing:
 def drift_band(dtype: str) -> float:
     """Below which margin, in nats, a winner is a near tie; an unknown type gets the widest band."""
     return DRIFT_BAND.get(dtype.rpartition(".")[2], max(DRIFT_BAND.values()))
-
-
-def check_temperature(temperature: object) -> float:
-    """The temperature as a float. Raises TemperatureError unless it is a finite number above zero."""
-    try:
-        if isinstance(temperature, int | float) and not isinstance(temperature, bool):
-            number = float(temperature)
-            if math.isfinite(number) and number > 0:
-                return number
-    except OverflowError:
-        pass
-    raise TemperatureError(
-        "temperature",
-        f"is {temperature!r:.40}",
-        "it must be a finite number above 0",
-        "leave it out for 1.0; it changes probabilities, never the answer",
-    )
 
 
 def read(sequence: KVSequence, hidden: Any, plan: Plan) -> Reads:

@@ -12,7 +12,7 @@ from pcdc_runtime.errors import (
     UnknownMethodError,
     did_you_mean,
 )
-from pcdc_runtime.score import check_temperature
+from pcdc_runtime.rules import check_temperature
 
 from .outcome import METHODS
 
