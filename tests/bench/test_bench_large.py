@@ -119,6 +119,13 @@ def test_every_table_is_printed_with_its_columns(bench):
     assert "laws" not in bench.report["towns"]
 
 
+def test_the_memory_of_a_build_is_not_that_of_what_started_it(bench, tmp_path):
+    held = np.ones(2**28, dtype=np.uint8)
+    definition = bench.catalogs.write_catalog("fruits", tmp_path)[0]
+    built = bench.driver.build(definition, str(bench.model), tmp_path / "fruits.pcdx")
+    assert 0 < built.peak - bench.report["fruits"]["built"]["peak"] + held.nbytes / 2 < held.nbytes
+
+
 @pytest.mark.parametrize(("name", "labels", "entries"), [("fruits", 10, 10), ("towns", 6, 5)])
 def test_what_is_said_of_an_index_is_what_its_file_has(bench, name, labels, entries):
     built, index = bench.report[name]["built"], open_index(bench.out / f"{name}.tiny.pcdx")
