@@ -1,4 +1,4 @@
-"""Freshness of artifacts: what an artifact was made from, whether that still holds, where it lives.
+"""Freshness of artifacts: what an artifact was made from, and whether that still holds.
 
 An artifact carries its own input record, so nothing beside it decides: no time stamps, no index, no log.
 """
@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import Protocol, TypeVar
 
 import msgpack
 from pcdc_runtime.artifact import FORMAT_VERSION, Artifact, CompiledField
@@ -45,6 +47,49 @@ def input_record(schema: Schema, fingerprint: str, template_digest: str) -> Mapp
     return inputs | {"key": sha256_of(sorted(inputs.items()))}
 
 
+class Made(Protocol):
+    """An artifact or an index, as far as its freshness goes."""
+
+    @property
+    def name(self) -> str:
+        """The definition's."""
+
+    @property
+    def model(self) -> str:
+        """The model that it was made for."""
+
+    @property
+    def inputs(self) -> Mapping[str, str]:
+        """What it was made from."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """How a kind of file, its definition, and changes of the inputs that only it has are called.
+
+    `derived` inputs follow from the others and decide nothing.
+    """
+
+    file: str
+    definition: str
+    inputs: Mapping[str, str]
+    derived: frozenset[str] = frozenset()
+
+
+ARTIFACT = Terms(
+    "artifact",
+    "schema",
+    {"scoring": "the scoring rule changed from {was} to {now}", "schema": "the schema changed"},
+)
+_SHARED_INPUTS = {
+    "pcdc": "pcdc changed from {was} to {now}",
+    "prompt": "the prompt changed from {was} to {now}",
+    "tokenizer": "the tokenizer of {model} changed",
+    "template": "the chat template of {model} changed",
+}
+_Old = TypeVar("_Old", bound=Made)
+
+
 def decide(
     old: Artifact | ArtifactError | None,
     schema: Schema,
@@ -57,35 +102,41 @@ def decide(
 
     `old` is None where there is none, and the error where it cannot be trusted.
     """
+    changes = partial(schema_changes, schema=schema)
+    return decide_by(ARTIFACT, old, (schema.name, model), record, changes, force=force)
+
+
+def decide_by(
+    terms: Terms,
+    old: _Old | ArtifactError | None,
+    owner: tuple[str, str],
+    record: Mapping[str, str],
+    changes: Callable[[_Old], tuple[str, ...]],
+    *,
+    force: bool,
+) -> Decision:
+    """The decision about a file of either kind; `owner` is the definition's name and the model's."""
+    file, model = terms.file, owner[1]
     if force:
         return Decision(True, "a rebuild was asked for")
     if old is None:
-        return Decision(True, "there is no artifact yet")
+        return Decision(True, f"there is no {file} yet")
     if isinstance(old, ArtifactError):
-        return Decision(True, f"the artifact {old.fact}")
-    if (old.name, old.model) != (schema.name, model):
-        return Decision(True, f"the artifact belongs to schema {old.name!r} and model {old.model!r}")
-    was = old.inputs
+        return Decision(True, f"the {file} {old.fact}")
+    if (old.name, old.model) != owner:
+        return Decision(
+            True, f"the {file} belongs to {terms.definition} {old.name!r} and model {old.model!r}"
+        )
+    was = {key: value for key, value in old.inputs.items() if key not in terms.derived}
     if was == record:
         return Decision(False, "no input changed")
     if was.keys() != record.keys():
-        return Decision(True, "the artifact has no complete input record")
-    changes = schema_changes(old, schema)
-    if was["pcdc"] != record["pcdc"]:
-        return Decision(True, f"pcdc changed from {was['pcdc']} to {record['pcdc']}", changes)
-    if was["prompt"] != record["prompt"]:
-        return Decision(True, f"the prompt changed from {was['prompt']} to {record['prompt']}", changes)
-    if was["tokenizer"] != record["tokenizer"]:
-        return Decision(True, f"the tokenizer of {model} changed", changes)
-    if was["template"] != record["template"]:
-        return Decision(True, f"the chat template of {model} changed", changes)
-    if was["scoring"] != record["scoring"]:
-        return Decision(
-            True, f"the scoring rule changed from {was['scoring']} to {record['scoring']}", changes
-        )
-    if was["schema"] != record["schema"]:
-        return Decision(True, "the schema changed", changes)
-    return Decision(True, "the artifact's input record contradicts itself")
+        return Decision(True, f"the {file} has no complete input record")
+    for key, reason in {**_SHARED_INPUTS, **terms.inputs}.items():
+        if was[key] != record[key]:
+            reason = reason.format(was=was[key], now=record[key], model=model)
+            return Decision(True, reason, changes(old))
+    return Decision(True, f"the {file}'s input record contradicts itself")
 
 
 def schema_changes(old: Artifact, schema: Schema) -> tuple[str, ...]:

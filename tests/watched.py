@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
+from contextlib import contextmanager
 from pathlib import Path
 
 from pcdc_runtime.codec import read
@@ -53,6 +55,25 @@ class Watched:
         self._watch.close()
         self._thread.join(LONG)
         assert not self._thread.is_alive()
+
+
+@contextmanager
+def seen_by(read, pause):
+    """Collects what `read` gives while the body runs, as a server would see it, every `pause` seconds."""
+    seen, stop = [], threading.Event()
+
+    def serve():
+        while not stop.is_set():
+            seen.append(read())
+            time.sleep(pause)
+
+    reader = threading.Thread(target=serve)
+    reader.start()
+    try:
+        yield seen
+    finally:
+        stop.set()
+        reader.join()
 
 
 def built(events) -> list[str]:

@@ -114,6 +114,10 @@ def as_path(given: str) -> Path:
 
 
 Model = Annotated[str | None, typer.Option("--model", "-m", help="Alias, hub id or local mlx-lm folder.")]
+NoHeadCache = Annotated[
+    bool,
+    typer.Option("--no-head-cache", help="Neither read nor write a long head's KV in the user's cache."),
+]
 ContextFile = Annotated[str | None, typer.Option("--context", help="File with the text, - for stdin.")]
 Text = Annotated[str | None, typer.Option("--text", help="The text itself.")]
 ContextsFile = Annotated[

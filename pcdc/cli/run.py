@@ -17,6 +17,7 @@ from .common import (
     ContextFile,
     ContextsFile,
     Model,
+    NoHeadCache,
     Text,
     app,
     check_texts,
@@ -76,10 +77,7 @@ def run(
         list[str] | None,
         typer.Option("--fields", help="Only these, separated by commas; repeatable; all unless given."),
     ] = None,
-    no_head_cache: Annotated[
-        bool,
-        typer.Option("--no-head-cache", help="Neither read nor write a long head's KV in the user's cache."),
-    ] = False,
+    no_head_cache: NoHeadCache = False,
     model: Model = None,
 ) -> None:
     """Answer every field of an artifact for one text, or for each line of a file.

@@ -14,6 +14,7 @@ from .common import (
     ContextFile,
     ContextsFile,
     Model,
+    NoHeadCache,
     Text,
     app,
     as_path,
@@ -66,10 +67,7 @@ def select(
         typer.Option("--budget", metavar="NODES", help="Most tokens that exact runs, 2048 unless given."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole selection as JSON.")] = False,
-    no_head_cache: Annotated[
-        bool,
-        typer.Option("--no-head-cache", help="Neither read nor write a long head's KV in the user's cache."),
-    ] = False,
+    no_head_cache: NoHeadCache = False,
     model: Model = None,
 ) -> None:
     """Find the labels of an index that the model believes in for one text, or for each line of a file.

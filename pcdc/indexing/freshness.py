@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -14,11 +15,18 @@ from pcdc_runtime.indexed.index import Index, Labels, Texts
 from pcdc_runtime.indexed.layout import INDEX_VERSION
 
 from pcdc import __version__
-from pcdc.cache import Decision, sha256_of
+from pcdc.cache import Decision, Terms, decide_by, sha256_of
 
 from .definition import Entries, IndexDefinition
 from .prompting import INDEX_PROMPT_VERSION
 from .reuse import FORMS_INPUT
+
+INDEX = Terms(
+    "index",
+    "definition",
+    {"definition": "the definition changed", "catalog": "the catalog changed"},
+    derived=frozenset({FORMS_INPUT}),
+)
 
 
 def index_record(
@@ -73,34 +81,8 @@ def decide_index(
 
     `old` is None where there is none, and the error where it cannot be trusted.
     """
-    if force:
-        return Decision(True, "a rebuild was asked for")
-    if old is None:
-        return Decision(True, "there is no index yet")
-    if isinstance(old, ArtifactError):
-        return Decision(True, f"the index {old.fact}")
-    if (old.name, old.model) != (definition.name, model):
-        return Decision(True, f"the index belongs to definition {old.name!r} and model {old.model!r}")
-    # What the forms depend on follows from the others.
-    was = {key: value for key, value in old.inputs.items() if key != FORMS_INPUT}
-    if was == record:
-        return Decision(False, "no input changed")
-    if was.keys() != record.keys():
-        return Decision(True, "the index has no complete input record")
-    changes = question_changes(old, definition)
-    if was["pcdc"] != record["pcdc"]:
-        return Decision(True, f"pcdc changed from {was['pcdc']} to {record['pcdc']}", changes)
-    if was["prompt"] != record["prompt"]:
-        return Decision(True, f"the prompt changed from {was['prompt']} to {record['prompt']}", changes)
-    if was["tokenizer"] != record["tokenizer"]:
-        return Decision(True, f"the tokenizer of {model} changed", changes)
-    if was["template"] != record["template"]:
-        return Decision(True, f"the chat template of {model} changed", changes)
-    if was["definition"] != record["definition"]:
-        return Decision(True, "the definition changed", changes)
-    if was["catalog"] != record["catalog"]:
-        return Decision(True, "the catalog changed", changes)
-    return Decision(True, "the index's input record contradicts itself")
+    changes = partial(question_changes, definition=definition)
+    return decide_by(INDEX, old, (definition.name, model), record, changes, force=force)
 
 
 def question_changes(old: Index, definition: IndexDefinition) -> tuple[str, ...]:

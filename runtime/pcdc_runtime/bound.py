@@ -15,6 +15,7 @@ from .plan import Plan, make_shared_plans
 from .tokenizer import check_tokenizer
 
 if TYPE_CHECKING:
+    from .indexed.index import Index
     from .loaded import LoadedModel
 
 PLANS_KEPT = 64
@@ -58,25 +59,33 @@ def bind(
     Raises FingerprintMismatchError, LogitsWidthError, ContextTooLongError, CalibrationError and, only with a
     calibration, ModelNotFoundError.
     """
-    check_tokenizer(artifact, model.tokenizer, model.fingerprint, model.name)
+    check_fit(artifact, model, "artifact", "split the schema in two")
+    plans = lru_cache(PLANS_KEPT)(partial(_plans, artifact, node_budget))
+    return Bound(artifact, plans, Calibrated(artifact, model, calibration))
+
+
+def check_fit(made: Artifact | Index, model: LoadedModel, kind: str, shorter: str) -> None:
+    """Check tokens and prompt against the model; `shorter` is what helps a long prompt.
+
+    Raises FingerprintMismatchError, LogitsWidthError, ContextTooLongError.
+    """
+    check_tokenizer(made, model.tokenizer, model.fingerprint, model.name)
     width = model.language.logits_width
-    if artifact.largest_id >= width:
+    if made.largest_id >= width:
         raise LogitsWidthError(
-            artifact.name,
-            f"uses token {artifact.largest_id}",
+            made.name,
+            f"uses token {made.largest_id}",
             f"the logits of {model.name} end at {width - 1}",
             f"recompile with `pcdc build --model {model.name}`",
         )
-    fixed, window = len(artifact.prompt.head) + len(artifact.prompt.tail), model.language.window
+    fixed, window = len(made.prompt.head) + len(made.prompt.tail), model.language.window
     if window is not None and fixed > window:
         raise ContextTooLongError(
-            f"artifact {artifact.name}",
+            f"{kind} {made.name}",
             f"has a prompt of {fixed} tokens before any text is in it",
             f"the window of {model.name} is {window} tokens",
-            "split the schema in two, or run a model with a longer window",
+            f"{shorter}, or run a model with a longer window",
         )
-    plans = lru_cache(PLANS_KEPT)(partial(_plans, artifact, node_budget))
-    return Bound(artifact, plans, Calibrated(artifact, model, calibration))
 
 
 def check_window(model: LoadedModel, prompt: int, deepest: int) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-import threading
 import time
 from pathlib import Path
 
 import pytest
 from families import family_folder
 from saving import PATTERNS, mount
-from watched import Watched, built, choices
+from watched import Watched, built, choices, seen_by
 
 from pcdc.standstill import OPEN, SETTLE
 
@@ -72,26 +71,17 @@ def test_a_catalog_that_is_written_for_seconds_is_never_built_in_part(start, sch
     codes = schemas / "catalogs" / "codes.txt"
     codes.write_text("".join(f"old {n}\n" for n in range(100)))
     watched = start(schemas / "one.json")
-    artifact, seen, stop = tmp_path / "out" / "one.smollm2.pcdc", [], threading.Event()
-
-    def serve():
-        while not stop.is_set():
-            seen.append(tuple(choices(artifact)))
-            time.sleep(0.005)
-
-    reader = threading.Thread(target=serve)
-    reader.start()
-    with codes.open("w") as file:
-        time.sleep(2 * OPEN)
-        for chunk in range(50):
-            file.writelines(f"new {chunk} {n}\n" for n in range(4))
-            file.flush()
-            time.sleep(0.03)
-    watched.until(lambda events: built(events) == ["one", "one"])
-    time.sleep(3 * SETTLE)
-    stop.set()
-    reader.join()
-    assert sorted({len(labels) for labels in seen}) == [100, 200]
+    artifact = tmp_path / "out" / "one.smollm2.pcdc"
+    with seen_by(lambda: len(choices(artifact)), 0.005) as seen:
+        with codes.open("w") as file:
+            time.sleep(2 * OPEN)
+            for chunk in range(50):
+                file.writelines(f"new {chunk} {n}\n" for n in range(4))
+                file.flush()
+                time.sleep(0.03)
+        watched.until(lambda events: built(events) == ["one", "one"])
+        time.sleep(3 * SETTLE)
+    assert sorted(set(seen)) == [100, 200]
     assert [d.code for event in watched.events for d in event.diagnostics] == ["PCDC212"]
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import threading
 import time
 
 import pytest
 from families import family_folder
 from pcdc_runtime.indexed.codec import open_index
-from watched import Watched, built
+from watched import Watched, built, seen_by
 
 from pcdc.standstill import OPEN, SETTLE
 
@@ -71,25 +70,15 @@ def test_a_catalog_that_is_written_for_seconds_is_never_indexed_in_part(start, s
     catalog = schemas / "catalogs" / "parts.txt"
     catalog.write_text("".join(f"old part {n}\n" for n in range(300)))
     watched = start()
-    seen, stop = [], threading.Event()
-
-    def serve():
-        while not stop.is_set():
-            seen.append(len(labels(path)))
-            time.sleep(0.01)
-
-    reader = threading.Thread(target=serve)
-    reader.start()
-    with catalog.open("w") as file:
-        time.sleep(2 * OPEN)
-        for chunk in range(40):
-            file.writelines(f"new part {chunk} {n}\n" for n in range(20))
-            file.flush()
-            time.sleep(0.03)
-    watched.until(lambda events: built(events) == ["parts", "parts"])
-    time.sleep(3 * SETTLE)
-    stop.set()
-    reader.join()
+    with seen_by(lambda: len(labels(path)), 0.01) as seen:
+        with catalog.open("w") as file:
+            time.sleep(2 * OPEN)
+            for chunk in range(40):
+                file.writelines(f"new part {chunk} {n}\n" for n in range(20))
+                file.flush()
+                time.sleep(0.03)
+        watched.until(lambda events: built(events) == ["parts", "parts"])
+        time.sleep(3 * SETTLE)
     assert sorted(set(seen)) == [300, 800]
 
 

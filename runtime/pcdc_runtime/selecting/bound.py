@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pcdc_runtime.errors import ContextTooLongError, LogitsWidthError
+from pcdc_runtime.bound import check_fit
 from pcdc_runtime.indexed.index import Index
-from pcdc_runtime.tokenizer import check_tokenizer
 
 from .model_beliefs import on_cpu
 from .ppv_mlx import verifier_for
@@ -42,23 +41,7 @@ def bind_index(index: Index, model: LoadedModel) -> BoundIndex:
 
     Raises FingerprintMismatchError, LogitsWidthError, ContextTooLongError.
     """
-    check_tokenizer(index, model.tokenizer, model.fingerprint, model.name)
-    width = model.language.logits_width
-    if index.largest_id >= width:
-        raise LogitsWidthError(
-            index.name,
-            f"uses token {index.largest_id}",
-            f"the logits of {model.name} end at {width - 1}",
-            f"recompile with `pcdc build --model {model.name}`",
-        )
-    fixed, window = len(index.prompt.head) + len(index.prompt.tail), model.language.window
-    if window is not None and fixed > window:
-        raise ContextTooLongError(
-            f"index {index.name}",
-            f"has a prompt of {fixed} tokens before any text is in it",
-            f"the window of {model.name} is {window} tokens",
-            "give fewer worked examples, or run a model with a longer window",
-        )
+    check_fit(index, model, "index", "give fewer worked examples")
     device = "cpu" if on_cpu() else "gpu"
     return BoundIndex(index, lru_cache(VERIFIERS_KEPT)(partial(_verifier, index, device)))
 
