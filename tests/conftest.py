@@ -1,6 +1,7 @@
 """Being here puts this folder on the import path, so that every test can use `oracle` and `seeded`."""
 
 import os
+import signal
 
 from pcdc_runtime.blas import load_fast_blas
 
@@ -9,3 +10,7 @@ load_fast_blas()
 
 # No test fills the user's cache with heads; those about them have a cache of their own.
 os.environ["PCDC_HEAD_CACHE"] = "0"
+
+# In the background of a shell interrupts are ignored, and would be by the programs that tests interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
