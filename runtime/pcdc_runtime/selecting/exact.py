@@ -18,9 +18,14 @@ sum to no more, so that lows only rise, highs and the open mass only fall, and t
 between what is closed and that plus what is open. What a top-M verifier did not look at stays an open node
 that is never expanded: it counts in every bound, and nothing is certified against it.
 
+No certificate can do with less: a model may give all of P(u) to one label below an open node, and nothing
+but a run of u tells. So every node with P(u) above the best answer's probability must run, and 1 is the only
+bound of what follows that holds for any model. What else ran was chosen before the answer was known.
+
 Which nodes run together decides passes and nodes, never answers. A pass costs a model about as much as twenty
 nodes, so that one takes several of the most probable needed nodes, and goes on below them before their
-beliefs are known where few rows are left: likely labels are run to their ends.
+beliefs are known where few rows are left: likely labels are run to their ends. Nodes with less than the best
+label is expected to have wait, in the hope that it beats them.
 """
 
 from __future__ import annotations
@@ -30,8 +35,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pcdc_runtime.artifact import Ints
 from pcdc_runtime.indexed.rows import Rows, Span
@@ -47,6 +54,8 @@ WIDTH = 16
 
 So at most half of all nodes were chosen without the answers that showed them to be needless.
 """
+EAGER = 10
+"""How many of them run though they have less than the best label is expected to have."""
 DECAY = 0.7
 """What a token is expected to keep of its prefix's probability, shared among the rows that part."""
 DIVE = 4
@@ -165,6 +174,8 @@ def _chosen(
     if not len(able):
         return []
     best = _most(able, potential, room)
+    hopeful = potential[best] >= _expected(rows, nodes[able], potential[able])
+    best = best[hopeful | (np.arange(len(best)) < EAGER)]
     ahead = max(standing.least, float(potential[best[0]]) + math.log(AHEAD))
     urgent = best[:0] if standing.answered else _most(able[nodes["parent"][able] >= recent], potential, DIVE)
     order = count()
@@ -183,6 +194,13 @@ def _chosen(
             heapq.heappush(heap, (1, -expected, next(order), below))
     rest = [node for *_, node in sorted(heap, key=lambda item: item[:3]) if node.at is not None]
     return chosen + rest[: room - len(chosen)]
+
+
+def _expected(rows: Rows, nodes: NDArray[Any], potential: Floats) -> float:
+    """The log of what the best label below some nodes is expected to have, by how long theirs are."""
+    low, high = nodes["low"], nodes["high"]
+    left = (rows.offset[high] - rows.offset[low]) / (high - low) - nodes["depth"]
+    return float((potential + math.log(DECAY) * left).max())
 
 
 def _most(nodes: Whole, potential: Floats, count: int) -> Whole:
