@@ -9,7 +9,7 @@ from pcdc_runtime.indexed.rows import Rows
 from pcdc_runtime.selecting.exact import search
 from pcdc_runtime.selecting.outcome import Outcome
 from pcdc_runtime.selecting.ppv import NumpyVerifier
-from tables import TableBeliefs, enumerate_entries, make_rows, seeded_table
+from tables import TableBeliefs, enumerate_entries, forms_of, make_rows, seeded_table
 
 CLOSE = 1e-5
 """Tables reach the search as float32 logits."""
@@ -73,6 +73,23 @@ def test_the_real_verifier_gives_the_same_outcome() -> None:
         assert [f.entry for f in real.found] == [f.entry for f in plain.found]
         assert real.certified
         assert real.bound == pytest.approx(plain.bound)
+
+
+def test_no_certificate_does_without_a_prefix_that_has_more_than_the_answer() -> None:
+    for seed in SEEDS[:90]:
+        rows, beliefs = seeded_rows(seed), table(seed)
+        values = enumerate_entries(beliefs, rows)
+        (found,) = search(rows, beliefs, PlainVerifier(rows)).found
+        prefixes = {
+            path[:depth]
+            for entry, path, _ in forms_of(rows)
+            if entry != found.entry
+            for depth in range(len(path) + 1)
+        }
+        for prefix in prefixes:
+            chances = [beliefs.after(prefix[:depth])[token] for depth, token in enumerate(prefix)]
+            if math.prod(chances) > values[found.entry] * (1 + CLOSE):
+                assert prefix in beliefs.paths
 
 
 def test_equal_entries_come_in_the_order_of_their_numbers() -> None:

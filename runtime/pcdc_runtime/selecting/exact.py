@@ -19,8 +19,9 @@ between what is closed and that plus what is open. What a top-M verifier did not
 that is never expanded: it counts in every bound, and nothing is certified against it.
 
 No certificate can do with less: a model may give all of P(u) to one label below an open node, and nothing
-but a run of u tells. So every node with P(u) above the best answer's probability must run, and 1 is the only
-bound of what follows that holds for any model. What else ran was chosen before the answer was known.
+but a run of u tells. So every node that has more than the best answer and holds a form of another entry must
+run, and 1 is the only bound of what follows that holds for any model. What else ran was chosen before the
+answer was known.
 
 Which nodes run together decides passes and nodes, never answers. A pass costs a model about as much as twenty
 nodes, so that one takes several of the most probable needed nodes, and goes on below them before their
