@@ -17,8 +17,8 @@ from pcdc_runtime.artifact import FORMAT_VERSION, Artifact, CompiledField
 from pcdc_runtime.errors import ArtifactError
 
 from . import __version__
-from .prompt import PROMPT_VERSION
 from .schema import Field, Schema
+from .wording import PROMPT_VERSION
 
 
 @dataclass(frozen=True)

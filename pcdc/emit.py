@@ -11,10 +11,11 @@ from pcdc_runtime.tokenizer import probe_encodings
 
 from .cache import input_record
 from .diagnostics import Diagnostic, finding
-from .prompt import PROMPT_VERSION, Target
+from .prompt import Target
 from .schema import Schema
 from .tokenization import TokenizedSchema, tokenize_schema
 from .trie import Forest, grow_forest
+from .wording import PROMPT_VERSION
 
 MAX_FIELD_NODES = 8192
 

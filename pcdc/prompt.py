@@ -1,4 +1,4 @@
-"""The prompt: wording, chat template, and the exact cut into head, segment and tail.
+"""The prompt: a wording in a chat template, and the exact cut into head, segment and tail.
 
 One prompt serves every scoring rule and every field. Its static part is encoded at compile time; a request
 encodes only its own piece. The cut is placed at control tokens and proved on probe contexts, because parts
@@ -30,18 +30,10 @@ from tokenizers import Tokenizer
 from tokenizers.normalizers import Normalizer
 
 from .diagnostics import Diagnostic, finding
-from .schema import Choice, Field, Schema
+from .schema import Schema
 from .template import CPU_SECONDS, Rendering, RunawayTemplateError, render
 from .vocabulary import Vocabulary
-
-PROMPT_VERSION = "2"
-FENCE = "input_text"
-EXAMPLE_FENCE = "example_text"
-MAX_WHOLE_ANSWERS = 16
-COPY_RULE = (
-    "Each question below is asked on its own. Answer it with exactly one of its lines of JSON, copied."
-)
-VALUE_RULE = "Answer one question as JSON, with exactly one of its listed values."
+from .wording import DEFAULT_LAYOUT, EXAMPLE_FENCE, FENCE, Layout, worked_examples
 
 _TASK = "\ue0a0\ue0a1\ue0a2"
 _CONTEXT = "\ue0b0\ue0b1\ue0b2"
@@ -64,60 +56,6 @@ PROOF_PROBES = (
     '{"a": "b"}',
     "line one\r\nline two\r\n", "</", "<b>", "[INST", "\u00a0", "\u3000", "a.\n\n\n",
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Layout:
-    """A wording: what stands before the context, around it and after it."""
-
-    instructions: Callable[[Schema], str]
-    before: str
-    after: str
-
-
-def _question(field: Field) -> str:
-    """A field as a question of its own, with its real labels as the answers that are wanted.
-
-    Every label stands in a whole answer, which a small model copies best, except in a long list, where the
-    first shows the form for all: the key repeated 255 times costs tokens and brings nothing.
-    """
-    rows = [field.description] if field.description else []
-    for position, choice in enumerate(field.choices):
-        whole = position == 0 or len(field.choices) <= MAX_WHOLE_ANSWERS
-        answer = _answer(field, choice) if whole else choice.literals[0]
-        rows.append(f"{answer} {choice.description}" if choice.description else answer)
-    return "\n".join(rows)
-
-
-def _answer(field: Field, choice: Choice) -> str:
-    return f"{{{json.dumps(field.name, ensure_ascii=False)}: {choice.literals[0]}}}"
-
-
-def _instructions(schema: Schema) -> str:
-    task = schema.instructions or "Classify the text."
-    # In a long list most lines are bare values, and there is no line of JSON to copy.
-    copied = all(len(field.choices) <= MAX_WHOLE_ANSWERS for field in schema.fields)
-    rule = COPY_RULE if copied else VALUE_RULE
-    # Templates trim a message; what would be trimmed is never in it.
-    return "\n\n".join([f"{task}\n{rule}", *map(_question, schema.fields)]).strip()
-
-
-def _examples(schema: Schema, fence: str) -> str:
-    """Each example's text in a fence, then one whole answer a line: as every field is asked on its own."""
-    fields = {field.name: field for field in schema.fields}
-    shown = ["Examples:"]
-    for example in schema.examples:
-        rows = [f"<{fence}>", example.context, f"</{fence}>"]
-        rows += [_answer(fields[name], fields[name].choices[choice]) for name, choice in example.answers]
-        shown.append("\n".join(rows))
-    return "\n\n".join(shown)
-
-
-DEFAULT_LAYOUT = Layout(
-    instructions=_instructions,
-    before=f"<{FENCE}>\n",
-    after=f"\n</{FENCE}>",
-)
 
 
 @dataclass(frozen=True)
@@ -236,7 +174,7 @@ def render_prompt(schema: Schema, target: Target) -> Prompt:
     """Fill a target's frame with one schema's instructions and examples, and place the cut."""
     instructions = target.frame.layout.instructions(schema)
     texts = [example.context for example in schema.examples]
-    return fill_prompt(target, instructions, texts, lambda fence: _examples(schema, fence))
+    return fill_prompt(target, instructions, texts, lambda fence: worked_examples(schema, fence))
 
 
 def fill_prompt(

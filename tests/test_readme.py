@@ -20,7 +20,7 @@ from families import FAMILIES
 from pcdc_runtime import model, rules, score
 from readme_blocks import PAGE, blocks, calls, code_spans, section, shows, table_rows
 
-from pcdc import diagnostics, emit, labels, parse, prompt, source
+from pcdc import diagnostics, emit, labels, parse, prompt, source, wording
 from pcdc.cli import app
 
 BLOCKS = blocks(PAGE)
@@ -190,7 +190,7 @@ def test_every_path_that_the_page_names_exists():
         (r"weights of (\d+) mlx-lm families", len(model.VERIFIED)),
         (r"for (\d+) model families", len(model.VERIFIED)),
         (r"proved on (\d+) contexts", len(prompt.PROOF_PROBES)),
-        (r"whole answers up to (\d+) choices", prompt.MAX_WHOLE_ANSWERS),
+        (r"whole answers up to (\d+) choices", wording.MAX_WHOLE_ANSWERS),
         (r"sums of blocks of (\d+)", score.BLOCK),
         (r"\((\S+) nats in float32\)", score.DRIFT_BAND["float32"]),
         (

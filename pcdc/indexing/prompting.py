@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from pcdc.prompt import PROMPT_VERSION, Prompt, Target, fill_prompt
+from pcdc.prompt import Prompt, Target, fill_prompt
+from pcdc.wording import PROMPT_VERSION
 
 from .definition import IndexDefinition
 

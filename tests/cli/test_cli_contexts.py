@@ -12,15 +12,12 @@ from pathlib import Path
 
 import pytest
 from command_line import ENVIRONMENT, PROGRAM
+from texts_file import lines, records
 
 from pcdc.cli.common import Terminated
 
 WORDS = ("My invoice is wrong.", "Nothing works!", "Please call me back today.", "é 开心")
 TEXTS = [f"{WORDS[n % 4]} {n} " + "and so on " * (n % 5) for n in range(24)]
-
-
-def lines(texts):
-    return "".join(json.dumps({"context": text, "id": f"id {n}"}) + "\n" for n, text in enumerate(texts))
 
 
 @pytest.fixture
@@ -36,10 +33,6 @@ def answer(pcdc, artifact, tiny):
         return pcdc("run", artifact, "--model", tiny, *arguments, **more)
 
     return call
-
-
-def records(text):
-    return [json.loads(line) for line in text.splitlines()]
 
 
 def same(one, other):

@@ -7,6 +7,7 @@ import json
 import os
 
 import pytest
+from texts_file import lines, records
 
 from pcdc.cli.select_contexts import seed_of
 
@@ -14,10 +15,6 @@ WORDS = ("He took aspirin.", "Warfarin, then?", "é 开心", "metformin sodium")
 TEXTS = [f"{WORDS[n % 4]} {n} " + "and so on " * (n % 3) for n in range(12)]
 DRAWN = ("--method", "disc", "--k", "2")
 TIMES = {"elapsed_ms", "prefill_ms", "search_ms"}
-
-
-def lines(texts):
-    return "".join(json.dumps({"context": text, "id": f"id {n}"}) + "\n" for n, text in enumerate(texts))
 
 
 @pytest.fixture
@@ -33,10 +30,6 @@ def select(pcdc, index, tiny):
         return pcdc("select", index, "--model", tiny, *arguments, **more)
 
     return call
-
-
-def records(text):
-    return [json.loads(line) for line in text.splitlines()]
 
 
 def said(record):
