@@ -10,12 +10,13 @@ from pcdc_runtime.artifact import EndSets, Ints
 from pcdc_runtime.indexed.index import Index, narrowed
 from pcdc_runtime.indexed.rows import Rows
 
-from pcdc.diagnostics import Diagnostic, finding, quoted
+from pcdc.diagnostics import Diagnostic, finding
 from pcdc.prompt import Prompt, Target, UnstableBoundaryError
 from pcdc.tokenization import ANCHOR_PROBES, line_opening
 from pcdc.trie import stored_sets
 from pcdc.vocabulary import shared_beginning
 
+from .alike import same_tokens
 from .definition import IndexDefinition
 from .grouping import Grouped, entries_of
 from .labels import Forms, joined
@@ -81,7 +82,7 @@ def tokenize_entries(
     rows = _rows(forms, order, len(opening), entry, ends)
     tell.at(len(labels), len(labels), "sorting")
     tokenized = TokenizedEntries(opening, rows, entry, grouped, len(reused), len(fresh))
-    return tokenized, _same_tokens(definition, grouped)
+    return tokenized, same_tokens(definition, grouped)
 
 
 def _numbered(sources: Sequence[ClosedForms]) -> tuple[Forms, EndSets]:
@@ -115,22 +116,3 @@ def _rows(forms: Forms, order: np.ndarray, opened: int, entry: Ints, ends: EndSe
         ends=ends,
         entries=int(entry.max()) + 1,
     )
-
-
-def _same_tokens(definition: IndexDefinition, grouped: Grouped) -> list[Diagnostic]:
-    if not grouped.groups:
-        return []
-    labels = definition.entries.labels
-    shown = [" = ".join(quoted(labels[n]) for n in group) for group in grouped.examples]
-    more = ", ..." if grouped.groups > len(shown) else ""
-    count = f"{grouped.groups} answer{'' if grouped.groups == 1 else 's'}"
-    return [
-        finding(
-            "PCDC309",
-            definition.entries.locate(grouped.examples[0][-1]),
-            f"catalog of field {definition.field!r}",
-            f"has labels with the same tokens, {count} of several labels: {', '.join(shown)}{more}",
-            "the model cannot tell such labels apart, so each group is one answer with all its ids",
-            "make their spelling differ where they mean different things",
-        )
-    ]

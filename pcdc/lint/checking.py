@@ -11,6 +11,7 @@ from pcdc_runtime.calibration import read as read_calibration
 from pcdc_runtime.errors import ArtifactError, PcdcError
 
 from pcdc.diagnostics import Diagnostic, from_error
+from pcdc.indexing.alike import grouped_in, same_tokens
 from pcdc.indexing.definition import IndexDefinition
 from pcdc.indexing.kind import IndexKind
 from pcdc.kinds import Kind, SchemaKind
@@ -64,7 +65,10 @@ def _index(
     definition, old = kind.definition, kind.read_old(artifact)
     decision = kind.decide(old, lane, force=False)
     whole = None if isinstance(old, ArtifactError) else old
-    index, _, found = kind.compile(lane, whole) if decision.rebuild else (whole, (), [])
+    if decision.rebuild or whole is None:
+        index, _, found = kind.compile(lane, whole)
+    else:
+        index, found = whole, same_tokens(definition, grouped_in(whole.labels))
     target, _ = lane.target
     if index is None or target is None:
         return found, None

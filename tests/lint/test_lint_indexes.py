@@ -91,6 +91,28 @@ def test_labels_are_not_tokenized_where_the_index_is_up_to_date(run_lint, source
     assert (view.labels, view.entries, view.rows) == (3, 3, 3)
 
 
+def test_lint_says_of_labels_with_the_same_tokens_what_it_said_before_the_build(source, tmp_path):
+    names = [f"caf\u00e9 {n}" for n in range(7)] + [f"cafe\u0301 {n}" for n in range(7)]
+    model, out, reasons = str(family_folder("qwen3")), tmp_path / "out", {"PCDC309": "one dish"}
+    declared = definition() | {
+        "goods": {"description": "Which dish is this?", "choices": ["Dates, dried", *names]}
+    }
+    source.write_text(json.dumps(declared), encoding="utf-8")
+
+    def said(report):
+        return [d for d in report.diagnostics if d.code != "PCDC535"]
+
+    before = said(lint([source], [model], out))
+    assert [d.code for d in before] == ["PCDC309"]
+    build([source], [model], out)
+    assert said(lint([source], [model], out)) == before
+    declared["x-pcdc"]["ignore"] = reasons
+    source.write_text(json.dumps(declared), encoding="utf-8")
+    report = lint([source], [model], out)
+    assert said(report) == []
+    assert [i.diagnostic.fact for i in report.ignored] == [d.fact for d in before]
+
+
 def test_what_a_definition_ignores_is_kept_with_the_reason_and_idle_ones_are_told(run_lint):
     report = run_lint(examples=(), ignore={"PCDC525": "none are known", "PCDC524": "there is a question"})
     assert codes(report) == ["PCDC535", "PCDC541"]
