@@ -15,6 +15,7 @@ from pcdc_runtime.artifact import PromptCut
 from pcdc_runtime.errors import IndexFileError
 from pcdc_runtime.indexed.codec import open_index, write_index
 from pcdc_runtime.indexed.index import Index, Labels
+from saving import replace
 from tables import make_rows
 
 MAGIC, VERSION, ALIGNMENT = b"pcdx\r\n\x1a\n", 1, 64
@@ -148,7 +149,7 @@ def rows_of(*rows: tuple[Sequence[int], int, int], ends: int = 1) -> dict[str, S
 
 def fact_of(path: Path, data: bytes) -> str:
     """For which fact bytes are refused. Raises AssertionError where anything would serve them."""
-    path.write_bytes(data)
+    replace(path, data)
     try:
         index = open_index(path)
     except IndexFileError as error:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import saving
 from command_line import ENVIRONMENT
 from families import family_folder
 from pcdc_runtime.indexed.codec import open_index
@@ -186,7 +187,7 @@ def test_a_damaged_index_is_a_miss_a_warning_and_the_same_bytes_again(schemas, o
     flipped = bytearray(whole)
     flipped[-10] ^= 1
     for damaged in (b"", whole[:9], whole[: len(whole) // 2], whole[:-1], bytes(flipped), b"pcdc"):
-        path.write_bytes(damaged)
+        saving.replace(path, damaged)
         report = build([schemas], [MODEL], out)
         assert (outcomes(report), codes(report)) == (["built"], ["PCDC610"]), damaged[:20]
         assert report.targets[0].reason.startswith("the index ")
