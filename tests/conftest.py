@@ -3,6 +3,7 @@
 import os
 import signal
 
+from hypothesis import HealthCheck, settings
 from pcdc_runtime.blas import load_fast_blas
 
 # Before any test imports MLX: later it has no effect.
@@ -14,3 +15,7 @@ os.environ["PCDC_HEAD_CACHE"] = "0"
 # In the background of a shell interrupts are ignored, and would be by the programs that tests interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# No test asserts a time, nor does the library for it.
+settings.register_profile("no time", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("no time")

@@ -77,7 +77,7 @@ def test_report_03_the_parts_of_a_prompt_join_to_what_the_whole_encodes_to(targe
     assert joined_exactly(target, context)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(st.text(st.characters(codec="utf-8"), max_size=40))
 @pytest.mark.parametrize("family", FAMILIES)
 def test_report_03_the_parts_join_for_any_context(family, context):

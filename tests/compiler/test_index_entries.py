@@ -65,7 +65,7 @@ def as_csv(rows):
 
 
 @given(LABELS, st.sampled_from(["\n", "\r\n", "\r"]), st.booleans(), st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_kind_of_file_gives_the_same_columns_in_the_order_of_its_rows(labels, ending, last, mark):
     ids = [f"id {n}" for n in range(len(labels))]
     objects = [{"key": i, "name": label} for i, label in zip(ids, labels, strict=True)]

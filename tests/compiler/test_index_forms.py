@@ -36,7 +36,7 @@ characters = st.one_of(
     st.characters(codec="utf-8", exclude_categories=("Cs", "Cc", "Co", "Cn")),
 )
 labels_of_all_kinds = st.lists(st.text(characters, min_size=1, max_size=8), min_size=1, max_size=12)
-slow = settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.too_slow])
+slow = settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 
 
 def schema_of(labels):

@@ -84,7 +84,7 @@ def test_report_10_canonically_equal_choices_are_an_error_and_one_form_alone_is_
 
 
 @given(st.text(min_size=1, max_size=4), st.sampled_from(["NFC", "NFD"]))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_report_10_no_two_accepted_choices_are_canonically_equal(text, form):
     other = unicodedata.normalize(form, text)
     schema, _ = parse_mapping({"f": {"enum": [text, other, "zzzzz"]}})
@@ -184,7 +184,7 @@ def test_a_null_that_meets_a_declared_not_stated_is_an_error_in_a_union_too():
 
 
 @given(st.lists(st.text(max_size=5), min_size=2, max_size=5))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_an_accepted_choice_is_the_declared_text_and_labels_are_distinct(choices):
     schema, _ = parse_mapping({"f": {"choices": choices}})
     if schema is None:

@@ -79,7 +79,7 @@ def json_schema(fields, setup):
 
 
 @given(FIELDS, SETTINGS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_both_spellings_of_one_definition_are_one_schema(fields, setup):
     fields = {name: (note or "?", choices) for name, (note, choices) in fields.items()}
     short, long = shorthand(fields, setup), json_schema(fields, setup)

@@ -62,7 +62,7 @@ def standard(text):
 
 
 @given(VALUES, st.booleans(), st.sampled_from([None, 1, "\t"]))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_every_json_value_is_read_as_the_standard_library_reads_it(value, ascii_only, indent):
     text = json.dumps(value, ensure_ascii=ascii_only, indent=indent)
     node, diagnostics = read(text)
@@ -80,7 +80,7 @@ PIECES = st.sampled_from([*WORDS, *MARKS, *STRINGS])
 @example('{"a":1,"a":2}')
 @example("[1,]")
 @example('"\\ud83d\\u0041"')
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 def test_text_is_refused_exactly_where_the_strict_standard_library_refuses_it(text):
     node, diagnostics = read(text)
     try:
@@ -184,7 +184,7 @@ def test_the_deepest_allowed_nest_is_read():
 
 
 @given(VALUES)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_every_place_is_where_its_value_begins(value):
     text = json.dumps({"wrapped": value}, indent=1, ensure_ascii=False)
     node, _ = read(text)

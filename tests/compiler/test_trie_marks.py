@@ -63,7 +63,7 @@ def test_the_nodes_that_are_marked_are_the_nodes_that_are_run(declared, rule, le
     check_marks(compiled(parsed(declared), target), rule, legal_mass)
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=50, derandomize=True)
 @given(st.lists(st.text('ab)-1. "|', min_size=1, max_size=6), min_size=2, max_size=6, unique=True))
 def test_marks_hold_for_choices_that_merge_with_everything(labels):
     schema = parsed({"f": labels})

@@ -79,7 +79,7 @@ def bench(request):
         yield made
 
 
-@settings(max_examples=50, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(declared=schemas_with_examples(), seed=st.integers(0, 99), context=st.sampled_from(CONTEXTS))
 def test_scores_equal_brute_force_for_any_schema(bench, declared, seed, context):
     schema, _ = parse_mapping(declared)

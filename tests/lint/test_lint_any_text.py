@@ -26,7 +26,7 @@ def schemas(draw):
     return Schema("any", tuple(fields), "")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(schemas())
 def test_every_rule_gives_findings_of_its_own_code_that_can_be_printed(schema):
     for rule in SCHEMA_RULES:

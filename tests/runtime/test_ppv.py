@@ -88,7 +88,7 @@ def as_lists(options):
 
 @pytest.mark.parametrize("verifier", VERIFIERS)
 @given(seed=st.integers(0, 10**6), count=st.integers(1, 40))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_without_a_top_the_options_of_every_prefix_are_those_of_the_trie(verifier, seed, count):
     rows = seeded_rows(seed, count)
     spans = prefixes(rows)
@@ -104,7 +104,7 @@ def test_without_a_top_the_options_of_every_prefix_are_those_of_the_trie(verifie
 
 @pytest.mark.parametrize("verifier", VERIFIERS)
 @given(seed=st.integers(0, 10**6), top=st.integers(1, WIDTH + 3))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_with_a_top_the_options_are_its_valid_tokens_or_all_where_none_is_and_closings_always(
     verifier, seed, top
 ):
@@ -123,7 +123,7 @@ def test_with_a_top_the_options_are_its_valid_tokens_or_all_where_none_is_and_cl
 
 @pytest.mark.parametrize("verifier", VERIFIERS)
 @given(seed=st.integers(0, 10**6), top=st.integers(1, 12))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_valid_tokens_that_were_not_looked_at_never_have_more_than_the_missed_mass(verifier, seed, top):
     rows = seeded_rows(seed)
     spans = prefixes(rows)
@@ -150,7 +150,7 @@ def test_the_missed_mass_is_no_more_than_the_children_that_are_left_could_have()
 
 
 @given(seed=st.integers(0, 10**6), top=st.none() | st.integers(1, WIDTH + 3))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_mlx_finds_what_numpy_finds(seed, top):
     rows = seeded_rows(seed)
     spans = list(prefixes(rows).values())

@@ -80,7 +80,7 @@ def assert_within(exact, found, bound):
         assert exact.legal_mass <= (found.legal_mass + found.legal_mass_slack) * (1 + 1e-6) + ROUNDING
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(
     st.lists(tries(), min_size=1, max_size=3),
     st.integers(0, 2**32 - 1),

@@ -220,7 +220,7 @@ def test_an_engine_that_does_not_reload_never_looks(path, shared, monkeypatch):
         def touched(*_):
             raise AssertionError("the file was looked at")
 
-        monkeypatch.setattr(reload, "_stamp", touched)
+        monkeypatch.setattr(reload, "stamp_of", touched)
         monkeypatch.setattr(codec, "read_bytes", touched)
         assert numbers(engine.run("abc")) == {1}
 
@@ -240,7 +240,7 @@ def test_a_file_that_stays_is_read_no_more_once_its_stamp_is_old(engine, path, m
 
 
 def test_a_second_write_within_one_tick_of_the_clock_is_seen(engine, path, monkeypatch):
-    monkeypatch.setattr(reload, "_stamp", lambda _: (0, 0, 0, 0, 0))
+    monkeypatch.setattr(reload, "stamp_of", lambda _: (0, 0, 0, 0, 0))
     for number in (2, 3, 4):
         write(path, version(number))
         assert numbers(engine.run("abc")) == {number}
