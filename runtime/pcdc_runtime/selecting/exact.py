@@ -47,7 +47,7 @@ from pcdc_runtime.indexed.rows import Rows, Span
 from .beliefs import Beliefs
 from .opened import CLOSED, UNSEEN, Opened, Split, Whole
 from .options import Floats, Options, Verifier
-from .outcome import Found, Outcome
+from .outcome import Found, Outcome, at_most
 from .walk import READ
 
 WIDTH = 16
@@ -266,12 +266,13 @@ def _outcome(opened: Opened, standing: _Standing, k: int) -> Outcome:
         # Whatever is left has probability 0.
         rest = opened.impossible[: k - len(found)].tolist()
         found += tuple(Found(entry, -math.inf, -math.inf) for entry in rest)
-    closed = min(1.0, opened.held)
-    left = np.exp(nodes["log_prob"][nodes["open"]])
+    left = nodes["log_prob"][nodes["open"]]
+    unseen = left[nodes["token"][nodes["open"]] == UNSEEN]
+    most = float(np.logaddexp.reduce(left, initial=opened.held))
     return Outcome(
         found=found,
         certified=standing.certain,
         bound=standing.bound,
-        mass=(closed, min(1.0, closed + math.fsum(left.tolist()))),
-        missed=math.fsum(left[nodes["token"][nodes["open"]] == UNSEEN].tolist()),
+        log_mass=(min(0.0, opened.held), min(0.0, most)),
+        missed=at_most(float(np.logaddexp.reduce(unseen, initial=-math.inf))),
     )

@@ -92,8 +92,8 @@ class Opened:
 
     @property
     def held(self) -> float:
-        """The probability of all closed forms."""
-        return math.fsum(math.exp(self._low[entry]) for entry in self._closed)
+        """The log of the probability of all closed forms."""
+        return float(np.logaddexp.reduce(self._low[list(self._closed)], initial=-math.inf))
 
     def span(self, at: int) -> Span:
         """The rows below a node."""

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 METHODS = ("exact", "trie", "disc")
+SMALLEST = math.ulp(0.0)
 
 
 @dataclass(frozen=True)
@@ -52,14 +53,28 @@ class Outcome:
     """Answers in their order, and what is known of everything else.
 
     `certified` says that the answers are the true ones in the true order. `bound` is the log of the most that
-    any entry can have which is not among them (-inf where there is none). `mass` is P_L(S) between two
-    probabilities, None where a method does not know it. `missed` is the most probability of valid tokens that
-    a top-M never looked at, summed over the prefixes that were expanded and weighted with theirs.
+    any entry can have which is not among them (-inf where there is none). `log_mass` are the logs of two
+    probabilities that P_L(S) lies between, None where a method does not know any. `missed` is the most
+    probability of valid tokens that a top-M never looked at, summed over the prefixes that were expanded and
+    weighted with theirs.
     """
 
     found: tuple[Found, ...]
     certified: bool
     bound: float
-    mass: tuple[float, float] | None
+    log_mass: tuple[float, float] | None
     missed: float = 0.0
     sampling: Sampling | None = None
+
+    @property
+    def mass(self) -> tuple[float, float] | None:
+        """Two probabilities that P_L(S) lies between."""
+        if self.log_mass is None:
+            return None
+        low, high = self.log_mass
+        return min(1.0, math.exp(min(0.0, low))), at_most(high)
+
+
+def at_most(log: float) -> float:
+    """A probability that is none the less by rounding: above 0 for every log above -inf."""
+    return max(math.exp(min(0.0, log)), SMALLEST) if log > -math.inf else 0.0

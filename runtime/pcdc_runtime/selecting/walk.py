@@ -14,7 +14,7 @@ from pcdc_runtime.indexed.rows import Rows, Span
 
 from .beliefs import Beliefs
 from .options import Floats, Options, Verifier
-from .outcome import Found, Outcome, Sampling
+from .outcome import Found, Outcome, Sampling, at_most
 
 READ = 64
 """How many nodes have their logits in memory at a time."""
@@ -114,14 +114,14 @@ class Walk:
     def outcome(self, entries: Sequence[int], sampling: Sampling | None = None) -> Outcome:
         """The given answers, between bounds that hold whatever the model says below unopened prefixes."""
         closed = self.closed()
-        unopened, missed = [], []
+        # In logs: at a low temperature whole labels lie far below the smallest float.
+        unopened, missed = [-math.inf], [-math.inf]
         for prefix in self._opened.values():
-            here = math.exp(prefix.log_prob)
             left = np.delete(prefix.options.log_prob, self._taken[prefix.span])
-            unopened.append(here * float(np.exp(left).sum()))
-            missed.append(here * prefix.options.missed)
-        rest = math.fsum(unopened) + math.fsum(missed)
-        log_rest = math.log(rest) if rest > 0 else -math.inf
+            unopened.append(prefix.log_prob + _sum(left))
+            if prefix.options.missed > 0:
+                missed.append(prefix.log_prob + math.log(prefix.options.missed))
+        log_rest = _sum([*unopened, *missed])
 
         def most(low: float) -> float:
             return min(0.0, float(np.logaddexp(low, log_rest)))
@@ -129,13 +129,13 @@ class Walk:
         found = tuple(Found(entry, closed[entry], most(closed[entry])) for entry in entries)
         others = max((low for entry, low in closed.items() if entry not in entries), default=-math.inf)
         everything = len(found) == self.rows.entries
-        known = math.fsum(math.exp(low) for low in closed.values())
+        known = _sum([-math.inf, *closed.values()])
         return Outcome(
             found=found,
             certified=False,
             bound=-math.inf if everything else most(others),
-            mass=(min(1.0, known), min(1.0, known + rest)),
-            missed=math.fsum(missed),
+            log_mass=(min(0.0, known), most(known)),
+            missed=at_most(_sum(missed)),
             sampling=sampling,
         )
 
@@ -143,3 +143,8 @@ class Walk:
 def _child(prefix: Prefix, child: int) -> Span:
     options = prefix.options
     return Span(int(options.low[child]), int(options.high[child]), prefix.span.depth + 1)
+
+
+def _sum(logs: Sequence[float] | Floats) -> float:
+    """The log of the sum of what these are logs of."""
+    return float(np.logaddexp.reduce(np.asarray(logs), initial=-math.inf))
