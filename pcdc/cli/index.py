@@ -93,7 +93,7 @@ def index(
     from pcdc_runtime.indexed.codec import open_index
     from pcdc_runtime.models import DEFAULT
 
-    from pcdc.indexing.building import build_index, is_catalog
+    from pcdc.indexing.building import build_index, is_catalog, is_object
     from pcdc.indexing.describe import describe_index
 
     given = {
@@ -105,11 +105,13 @@ def index(
         "id": id,
     }
     asked = {name: text for name, text in given.items() if text is not None}
-    of_catalog = is_catalog(source)
-    if asked and not of_catalog:
+    if asked and is_object(source):
         named = ", ".join(f"--{name.removesuffix('s') if name == 'examples' else name}" for name in asked)
-        fact = f"{visible(str(source))} is a definition, which says this itself"
-        raise typer.BadParameter(f"{fact}; change the file, or name a catalog", param_hint=named)
+        fact = f"{visible(str(source))} begins with {{, as a definition does, which says this itself"
+        help = "change the file, or name a catalog: one of JSON is an array, which begins with ["
+        raise typer.BadParameter(f"{fact}; {help}", param_hint=named)
+    # What is neither cannot be asked anything, and is told as the catalog that it is meant to be.
+    of_catalog = bool(asked) or is_catalog(source)
     with ends_cleanly(), _progress() as progress:
         report = build_index(
             source,

@@ -24,17 +24,25 @@ _JSON, _BEFORE = ".json", b"\xef\xbb\xbf \t\r\n"
 def is_catalog(path: Path) -> bool:
     """Whether a file is a catalog and no definition; its first character says so where it may be both."""
     kind = path.suffix.lower()
-    if kind != _JSON:
-        return kind in FILES
+    return kind in FILES and (kind != _JSON or _first(path) == b"[")
+
+
+def is_object(path: Path) -> bool:
+    """Whether a file is JSON that begins as a definition does."""
+    return path.suffix.lower() == _JSON and _first(path) == b"{"
+
+
+def _first(path: Path) -> bytes:
+    """The first character of a file that is no blank; empty where there is none."""
     try:
         with path.open("rb") as file:
             while piece := file.read(4096):
                 if found := piece.lstrip(_BEFORE):
-                    return found.startswith(b"[")
+                    return found[:1]
     except (OSError, ValueError):
         # Who reads it next tells why that cannot be done.
-        return False
-    return False
+        return b""
+    return b""
 
 
 def build_index(

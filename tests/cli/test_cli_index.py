@@ -115,8 +115,29 @@ def test_options_of_a_catalog_do_not_fit_a_definition(run_index, write, out):
     assert done.exit_code == 2
     told = " ".join(done.stderr.replace("│", " ").split())
     assert "--question, --example" in told
-    assert "is a definition, which says this itself" in told
+    assert "begins with {, as a definition does, which says this itself" in told
+    assert "one of JSON is an array, which begins with [" in told
     assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "code", "fact"),
+    [
+        ("wishes.md", "# Wishes\n", "PCDC230", 'is of no known kind: "wishes.md"'),
+        ("s.sqlite", "SQLite format 3\0", "PCDC230", 'is of no known kind: "s.sqlite"'),
+        ("x.yaml", "a: b\n", "PCDC230", 'is of no known kind: "x.yaml"'),
+        ("gone.json", None, "PCDC101", "cannot be read"),
+        ("text.json", "Dates\n", "PCDC105", "catalog"),
+    ],
+)
+def test_what_is_asked_of_a_file_that_is_no_object_is_asked_of_a_catalog(
+    run_index, write, tmp_path, name, content, code, fact
+):
+    done = run_index(tmp_path / name if content is None else write(name, content), "-q", "Which?")
+    assert done.exit_code in (1, 2)
+    assert f"error[{code}]" in done.stderr
+    assert fact in done.stderr
+    assert "as a definition does" not in done.stderr
 
 
 @pytest.mark.parametrize(
