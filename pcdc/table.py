@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 
 from pcdc_runtime.artifact import Value
@@ -17,7 +17,10 @@ from .reader import Refused, read_json, read_json_lines
 from .source import Array, Node, Object, Report, Scalar, SchemaSource, Unread, kind_of
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
+VALUE = "value"
 _NAMES_SHOWN = 12
+_OTHER_DELIMITERS = frozenset(";\t|,")
+_UNSPLIT = "cells are separated by commas in .csv and by tabs in .tsv; write the file so, or rename it"
 
 
 @dataclass(frozen=True)
@@ -74,13 +77,14 @@ class Columns:
 
 @dataclass(frozen=True)
 class Misfit:
-    """A `keyword` of the definition that does not fit the columns that there are."""
+    """A `keyword` of the definition that does not fit the columns that there are, or one that it `lacks`."""
 
     keyword: str
     code: str
     fact: str
     limit: str = ""
     help: str = ""
+    lacks: str = ""
 
 
 class ColumnError(Exception):
@@ -124,13 +128,31 @@ def find_columns(names: Sequence[str], columns: Columns, also: Sequence[Misfit] 
 def _misfit(names: Sequence[str], wanted: str, keyword: str) -> Misfit | None:
     if names.count(wanted) == 1:
         return None
-    listed = ", ".join(map(quoted, names[:_NAMES_SHOWN])) + (", …" if len(names) > _NAMES_SHOWN else "")
+    listed = _listed(names)
     if wanted in names:
         fact = f"names the column {quoted(wanted)}, which stands {names.count(wanted)} times"
         return Misfit(keyword, "PCDC231", fact, f"the columns are {listed}", "rename one of them")
     fact = f"names the column {quoted(wanted)}, which is not there"
     help = suggestion(wanted, frozenset(names))
     return Misfit(keyword, "PCDC231", fact, f"the columns are {listed}" if names else "", help)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(quoted, names[:_NAMES_SHOWN])) + (", …" if len(names) > _NAMES_SHOWN else "")
+
+
+def find_keys(keys: Sequence[str], columns: Columns, usable: bool) -> None:
+    """See that the keys of objects are those that are asked for. Raises ColumnError.
+
+    `usable` says that some item is an entry: then the others are told one by one.
+    """
+    unnamed = not (columns.value or usable or VALUE in keys)
+    find_columns(keys, columns, [_unnamed("key", keys)] if unnamed else [])
+
+
+def _unnamed(what: str, names: Sequence[str]) -> Misfit:
+    fact, limit = f"names no {what} for the value", f"the {what}s are {_listed(names)}"
+    return Misfit("source", "PCDC230", fact, limit, f'add `"value": {quoted(names[0])}`', "value")
 
 
 def _lines(source: SchemaSource) -> Table:
@@ -201,9 +223,7 @@ def positions(header: list[str], columns: Columns) -> tuple[int, int, list[tuple
     """Where value and description stand in a row, and what cells must be equal to. Raises ColumnError."""
     misfits, texts = list[Misfit](), dict[str, str]()
     if not columns.value:
-        listed = ", ".join(map(quoted, header[:_NAMES_SHOWN]))
-        fact, limit = "names no column for the value", f"the columns are {listed}"
-        misfits.append(Misfit("source", "PCDC230", fact, limit, f'add `"value": {quoted(header[0])}`'))
+        misfits.append(_unnamed("column", header))
     for name, text in columns.where.items():
         if isinstance(text, str):
             texts[name] = text
@@ -211,7 +231,12 @@ def positions(header: list[str], columns: Columns) -> tuple[int, int, list[tuple
             fact, limit = f"compares {quoted(name)} with what is no text", "every cell is text"
             help = "write it in quotes, as it stands in the file"
             misfits.append(Misfit("where", "PCDC230", fact, limit, help))
-    find_columns(header, columns, misfits)
+    try:
+        find_columns(header, columns, misfits)
+    except ColumnError as why:
+        if len(header) > 1 or _OTHER_DELIMITERS.isdisjoint(header[0]):
+            raise
+        raise ColumnError([replace(misfit, help=_UNSPLIT, lacks="") for misfit in why.misfits]) from None
     description = header.index(columns.description) if columns.description else -1
     return header.index(columns.value), description, [(header.index(n), text) for n, text in texts.items()]
 
@@ -241,15 +266,15 @@ def cell_at(text: str, start: int, position: int, delimiter: str) -> int:
 def _values(source: SchemaSource, values: Iterable[Node | Refused], columns: Columns) -> Table:
     table, items = Table(source), tuple(values)
     keys = list(dict.fromkeys(key for item in items if isinstance(item, Object) for key in item.members))
-    value, description = columns.value or "value", columns.description or "description"
-    if keys:
-        find_columns(keys, columns)
+    value, description = columns.value or VALUE, columns.description or "description"
     for item in items:
         row = entry(item, value, description, columns.where)
         if row is None:
             table.passed += 1
         else:
             table.add(row)
+    if keys:
+        find_keys(keys, columns, any(table.rows))
     return table
 
 
@@ -268,7 +293,7 @@ def entry(
     found, note = item.get(value), item.get(description)
     if found is None:
         near = suggestion(value, frozenset(item.members))
-        help = near or "name its key with `value` in the definition"
+        help = near or "add it, or remove the entry"
         return Problem("PCDC109", item.at, f"has no {quoted(value)}", "an entry is text or an object", help)
     if note is None or (isinstance(note, Scalar) and note.value is None):
         return _text_row(item, found, "")

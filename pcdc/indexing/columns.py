@@ -17,6 +17,7 @@ from pcdc.reader import Refused, each_plain_item, each_plain_line, value_at
 from pcdc.source import NOWHERE, Object, Report, Scalar, SchemaSource
 from pcdc.table import (
     DELIMITERS,
+    VALUE,
     ColumnError,
     Columns,
     Problem,
@@ -25,6 +26,7 @@ from pcdc.table import (
     csv_rows,
     entry,
     find_columns,
+    find_keys,
     positions,
     ragged,
 )
@@ -32,7 +34,7 @@ from pcdc.table import (
 from .definition import MAX_ENTRIES
 
 TOLD = 20
-_ITEM, _ID = "value", "id"
+_ID = "id"
 
 
 class DatabaseRows(SchemaSource):
@@ -112,7 +114,7 @@ class Places:
             return cell_at(self.source.text, at, self._header.index(wanted), DELIMITERS[self._kind])
         if self._kind in (".json", ".jsonl"):
             node = value_at(Report(self.source), at)
-            found = node.get(wanted or _ITEM) if isinstance(node, Object) else node
+            found = node.get(wanted or VALUE) if isinstance(node, Object) else node
             return at if found is None else found.at
         return at
 
@@ -214,7 +216,7 @@ def _cells(source: SchemaSource, delimiter: str, columns: Columns) -> Read:
 
 def _values(report: Report, items: Iterable[tuple[int, Any] | Refused], columns: Columns) -> Read:
     found, keys = Read(ids=[] if columns.id else None), dict[str, None]()
-    value, key, where = columns.value or _ITEM, columns.id, columns.where
+    value, key, where = columns.value or VALUE, columns.id, columns.where
     labels, ids, places = found.labels, found.ids, found.places
     for item in items:
         if found.takes_no_more():
@@ -242,7 +244,7 @@ def _values(report: Report, items: Iterable[tuple[int, Any] | Refused], columns:
         else:
             found.refuse(_fault(report, at, columns))
     if keys:
-        find_columns(list(keys), columns)
+        find_keys(list(keys), columns, bool(labels))
     return found
 
 
@@ -256,7 +258,7 @@ def _wanted(data: Mapping[str, Any], where: Mapping[str, Value]) -> bool:
 def _fault(report: Report, at: int, columns: Columns) -> Problem:
     """Why an item that was read is no entry, with its place."""
     item = value_at(report, at)
-    row = entry(item, columns.value or _ITEM, "", columns.where)
+    row = entry(item, columns.value or VALUE, "", columns.where)
     if isinstance(row, Problem):
         return row
     if not isinstance(item, Object):

@@ -79,9 +79,8 @@ class _Catalogs(IndexCatalogs):
 
     def misfits(self, catalog: Catalog, why: ColumnError) -> None:
         for wrong in why.misfits:
-            missing = wrong.keyword == "source"
-            subject = catalog.subject if missing else f"`--{wrong.keyword}`"
-            help = "name it with `--value`" if missing else wrong.help
+            subject = catalog.subject if wrong.keyword == "source" else f"`--{wrong.keyword}`"
+            help = f"name it with `--{wrong.lacks}`" if wrong.lacks else wrong.help
             self._report.add(wrong.code, NOWHERE, subject, wrong.fact, wrong.limit, help)
 
 

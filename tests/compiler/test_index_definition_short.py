@@ -9,6 +9,7 @@ import pytest
 from pcdc.diagnostics import render_text
 from pcdc.indexing.parse import parse_index_file
 from pcdc.indexing.shortcut import definition_of_catalog
+from pcdc.parse import parse_file
 
 TABLE = "id,name\n1,Paris\n2,Rome\n3,Rome => Milan\n"
 
@@ -84,10 +85,31 @@ def test_columns_are_named_by_options(table):
     assert (missing.code, missing.help) == ("PCDC230", "name it with `--value`")
     _, wrong = definition_of_catalog(table, "?", value="nam", id="ident")
     assert [(d.code, d.subject) for d in wrong] == [("PCDC231", "`--value`"), ("PCDC231", "`--id`")]
+    table.write_text(TABLE.replace(",", ";"))
+    for asked in ({}, {"value": "name"}):
+        _, (unsplit,) = definition_of_catalog(table, "?", **asked)
+        assert 'the columns are "id;name"' in unsplit.limit
+        assert unsplit.help.startswith("cells are separated by commas in .csv and by tabs in .tsv")
     table.write_text(TABLE + "4,Rome\n")
     _, (twice,) = definition_of_catalog(table, "?", value="name")
     assert twice.code == "PCDC245"
     assert "`--id`" in twice.help
+
+
+@pytest.mark.parametrize("name", ["t.json", "t.jsonl"])
+def test_objects_without_a_key_that_is_named_are_told_of_once_with_their_keys(tmp_path, name):
+    rows = [json.dumps({"code": str(n), "title": f"t{n}"}) for n in range(100)]
+    text = "\n".join(rows) if name.endswith("l") else f"[{','.join(rows)}]"
+    (tmp_path / name).write_text(text)
+    _, (unnamed,) = definition_of_catalog(tmp_path / name, "?")
+    assert (unnamed.code, unnamed.fact) == ("PCDC230", "names no key for the value")
+    assert (unnamed.limit, unnamed.help) == ('the keys are "code", "title"', "name it with `--value`")
+    for settings in ({"index": True}, {}):
+        declared = {"x-pcdc": settings, "a": {"description": "?", "x-catalog": {"source": name}}}
+        (tmp_path / "definition.json").write_text(json.dumps(declared))
+        parse = parse_index_file if settings else parse_file
+        _, (unnamed,) = parse(tmp_path / "definition.json")
+        assert (unnamed.code, unnamed.help) == ("PCDC230", 'add `"value": "code"`')
 
 
 @pytest.mark.parametrize(
