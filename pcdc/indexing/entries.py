@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from .definition import MAX_ENTRIES, MIN_ENTRIES, Entries
 MAX_CATALOG_BYTES = 1024 * 1024 * 1024
 _SPLIT = "an index has a file of at most 1 GiB; leave out what is not asked for, or split the"
 _TOGETHER = 100_000
+PLACES = 3
 
 Place = Callable[[int, bool], int]
 
@@ -173,33 +175,38 @@ def _a(what: str) -> str:
 
 
 def check_distinct(texts: Sequence[str], what: str, spot: Spot, help: str) -> None:
-    """Report labels or ids (`what`) that stand twice, each with both its places; the first of very many."""
+    """Report labels or ids (`what`) that stand twice at once: their number, and the places of the first."""
     if len(set(texts)) == len(texts):
         return
-    first, count, last = dict[str, int](), 0, 0
-    code = "PCDC244" if what == "id" else "PCDC245"
-    limit = "an id names one entry" if what == "id" else "without ids a label names one entry"
+    first, again = dict[str, int](), array("q")
     for number, text in enumerate(texts):
-        earlier = first.setdefault(text, number)
-        if earlier == number or not text.strip():
-            continue
-        count, last = count + 1, number
-        if count <= TOLD:
-            report, at, subject = spot(number)
-            before = _told(spot(earlier), report.source.locate(at))
-            report.add(code, at, subject, f"has the {what} {quoted(text)}, as {before} has", limit, help)
-    if count > TOLD:
-        report, at, subject = spot(last)
-        fact = f"is the last of {count} with {what}s that stand twice"
-        report.add(code, at, subject, fact, f"the first {TOLD} are named", help)
+        if first.setdefault(text, number) != number and text.strip():
+            again.append(number)
+    if not again:
+        return
+    report, at, subject = spot(again[0])
+    here, text = report.source.locate(at), texts[again[0]]
+    fact = f"has the {what} {quoted(text)}, as {_told(spot(first[text]), here)} has"
+    more = len(again) - 1
+    if more:
+        others = [f"{quoted(texts[n])} {_where(spot(n), here)}".rstrip() for n in again[1:PLACES]]
+        fact += f", and {more} more repeat{'s' if more == 1 else ''} one: {', '.join(others)}"
+        fact += ", ..." if more > len(others) else ""
+    limit = "an id names one entry" if what == "id" else "without ids a label names one entry"
+    report.add("PCDC244" if what == "id" else "PCDC245", at, subject, fact, limit, help)
 
 
 def _told(spot: tuple[Report, int, str], other: Location | None) -> str:
+    where = _where(spot, other)
+    return f"that {where}" if where.startswith(("in", "on")) else where or "another"
+
+
+def _where(spot: tuple[Report, int, str], other: Location | None) -> str:
     report, at, _ = spot
     place = None if at == NOWHERE else report.source.locate(at)
     if place is None:
-        return "another"
+        return ""
     if not place.column:
         return f"row {place.line}"
     same = other is not None and other.line == place.line
-    return f"that in column {place.column}" if same else f"that on line {place.line}"
+    return f"in column {place.column}" if same else f"on line {place.line}"

@@ -110,12 +110,21 @@ def test_field_report_titles_that_repeat_are_entries_of_their_own_where_there_ar
     found = accepted(parsed({"source": "naics.csv", "value": "title", "id": "code"}, files))
     assert len(found) == 2125
     assert len(set(found.labels)) == 2125 - 693
-    without = errors(parsed({"source": "naics.csv", "value": "title"}, files))
-    assert [d.code for d in without] == ["PCDC245"] * (columns.TOLD + 1)
-    assert without[0].fact == 'has the label "Title 0", as that on line 2 has'
-    assert without[0].location.line == 1434
-    assert "`id`" in without[0].help
-    assert without[-1].fact == "is the last of 693 with labels that stand twice"
+    (without,) = errors(parsed({"source": "naics.csv", "value": "title"}, files))
+    others = '"Title 1" on line 1435, "Title 2" on line 1436, ...'
+    assert without.code == "PCDC245"
+    assert (
+        without.fact == f'has the label "Title 0", as that on line 2 has, and 692 more repeat one: {others}'
+    )
+    assert without.location.line == 1434
+    assert "`id`" in without.help
+
+
+@pytest.mark.parametrize(("count", "more"), [(2, ""), (3, ', and 1 more repeats one: "7" on line 4')])
+def test_ids_that_repeat_are_one_finding_however_many(parsed, count, more):
+    rows = [["id", "name"], *(["7", f"Town {n}"] for n in range(count))]
+    (twice,) = errors(parsed({"source": "a.csv", "value": "name", "id": "id"}, {"a.csv": as_csv(rows)}))
+    assert (twice.code, twice.fact) == ("PCDC244", f'has the id "7", as that on line 2 has{more}')
 
 
 def test_where_keeps_rows_and_those_it_does_not_want_need_no_id(parsed):
