@@ -6,6 +6,7 @@ anything committed. Passwords come from the environment and stay out of every me
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sqlite3
@@ -44,6 +45,9 @@ _CONNECT_SECONDS = {
     "psycopg2": "connect_timeout",
     "pymysql": "connect_timeout",
 }
+_GRACE = 1
+"""Seconds that a driver has to end what is late, before it is left behind."""
+_CANCELED = "57014"
 _MESSAGE = 300
 _BUFFER = 2048
 # How SQLite, PostgreSQL and MySQL name a column that is not there.
@@ -127,7 +131,7 @@ def stream(url: str, query: str, folder: Path, keep: Keep[T], seconds: float) ->
     target, secrets = _target(url, folder)
     deadline, connected, columns = time.monotonic() + seconds, threading.Event(), list[str]()
     try:
-        return _within(seconds, lambda: _fetch(target, query, deadline, connected, columns, keep))
+        return _within(seconds, connected, lambda: _fetch(target, query, deadline, connected, columns, keep))
     except Unreadable:
         raise
     except sqlalchemy.exc.NoSuchModuleError:
@@ -141,6 +145,8 @@ def stream(url: str, query: str, folder: Path, keep: Keep[T], seconds: float) ->
     except Exception as error:
         # Drivers raise what they like; whatever it is, this database gives no rows now.
         reason = getattr(error, "orig", None) or error
+        if _stopped(reason) and time.monotonic() >= deadline:
+            raise _late(seconds, down=False) from None
         # What PostgreSQL says in full holds the name of a cursor, another one each time.
         text = getattr(getattr(reason, "diag", None), "message_primary", None) or str(reason)
         told = _redacted(" ".join(text.split()), secrets)[:_MESSAGE] or type(reason).__name__
@@ -239,7 +245,22 @@ def _redacted(text: str, secrets: frozenset[str]) -> str:
     return text
 
 
-def _within(seconds: float, work: Callable[[], T]) -> T:
+def _stopped(reason: BaseException) -> bool:
+    """Whether a query was ended from outside, as the time limits of SQLite and PostgreSQL do."""
+    states = (getattr(reason, "sqlstate", None), getattr(reason, "pgcode", None))
+    return _CANCELED in states or getattr(reason, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT
+
+
+def _late(seconds: float, *, down: bool, connected: bool = True) -> Unreadable:
+    fact = f"did not answer within {seconds:g} seconds"
+    if not connected:
+        limit, help = "connecting included", "check that it is up and can be reached from here"
+        return Unreadable("PCDC110", fact, limit, help, down=True)
+    help = "make the query cheaper, or write its rows to a CSV file"
+    return Unreadable("PCDC110", fact, "", help, down=down, keyword="query")
+
+
+def _within(seconds: float, connected: threading.Event, work: Callable[[], T]) -> T:
     """What `work` gives, from a thread that is left behind where it takes too long: no driver can be trusted
     to come back from a network that swallows packets."""
     done: list[tuple[T] | Exception] = []
@@ -252,13 +273,10 @@ def _within(seconds: float, work: Callable[[], T]) -> T:
 
     thread = threading.Thread(target=run, name="pcdc-sql", daemon=True)
     thread.start()
-    thread.join(seconds)
+    thread.join(seconds + _GRACE)
     outcome = done[0] if done else None
     if outcome is None:
-        fact, limit = "did not answer in time", f"a query has {seconds:g} seconds, connecting included"
-        raise Unreadable(
-            "PCDC110", fact, limit, "make the query faster, or write its rows to a file", down=True
-        )
+        raise _late(seconds, down=True, connected=connected.is_set())
     if isinstance(outcome, Exception):
         raise outcome
     return outcome[0]
@@ -318,7 +336,7 @@ def _refuse_writes(connection: Connection, deadline: float) -> None:
     kind = connection.dialect.name
     if kind == "postgresql":
         connection.execution_options(postgresql_readonly=True)
-        left = max(1, int((deadline - time.monotonic()) * 1000))
+        left = max(1, math.ceil((deadline - time.monotonic()) * 1000))
         connection.exec_driver_sql(f"set local statement_timeout = {left}")
     elif kind == "sqlite":
         raw: Any = connection.connection.driver_connection

@@ -7,6 +7,7 @@ import logging
 import sqlite3
 import subprocess
 import sys
+import threading
 import warnings
 from contextlib import closing
 
@@ -23,6 +24,7 @@ from pcdc.parse import catalogs_of, parse_file
 
 MODEL = str(family_folder("smollm2"))
 QUERY = "select code, label from tariff where active order by code"
+ENDLESS = "with recursive n(i) as (select 1 union all select i + 1 from n) select max(i) from n order by 1"
 SECRET = "hunter2/not@here"
 
 
@@ -214,13 +216,30 @@ def test_a_query_without_an_order_is_a_warning(database, tmp_path):
     assert (found.code, found.severity) == ("PCDC254", "warning")
 
 
-def test_a_query_that_takes_too_long_is_given_up(database, tmp_path, monkeypatch):
-    monkeypatch.setattr(sql, "TIMEOUT", 1)
-    endless = (
-        "with recursive n(i) as (select 1 union all select i + 1 from n) select max(i) from n order by 1"
-    )
-    found = finding(catalog(tmp_path, database.url, endless))
+@pytest.mark.parametrize("more", [{}, {"changes": ENDLESS}], ids=["query", "changes"])
+def test_a_query_that_takes_too_long_is_given_up_and_told_with_the_limit(
+    database, tmp_path, monkeypatch, more
+):
+    monkeypatch.setattr(sql, "TIMEOUT", 0.3)
+    path = catalog(tmp_path, database.url, QUERY if more else ENDLESS, **more)
+    (found,) = (d for d in findings(path) if d.severity == "error")
     assert (found.code, RULES[found.code].in_content) == ("PCDC110", False)
+    assert (found.fact, found.limit) == ("did not answer within 0.3 seconds", "")
+    assert found.help == "make the query cheaper, or write its rows to a CSV file"
+
+
+def test_what_never_comes_back_is_left_behind_and_told_with_the_limit(tmp_path, monkeypatch):
+    over = threading.Event()
+    monkeypatch.setattr(sql, "_GRACE", 0)
+    monkeypatch.setattr(sql, "_fetch", lambda *_: over.wait(60))
+    try:
+        with pytest.raises(sql.Unreadable) as caught:
+            sql.stream("sqlite://", "select 1", tmp_path, lambda *_: None, 0.1)
+    finally:
+        over.set()
+    found = caught.value
+    assert (found.fact, found.down) == ("did not answer within 0.1 seconds", True)
+    assert "check that it is up" in found.help
 
 
 def test_a_database_that_is_down_keeps_the_artifact_and_is_told_once(server, environment, tmp_path):
