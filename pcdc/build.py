@@ -211,12 +211,13 @@ def _left_behind(
 
 
 def _unwritten(path: Path, error: OSError) -> Diagnostic:
+    there = os.access(path, os.F_OK)
     return finding(
         "PCDC611",
         None,
         str(path),
         f"cannot be written ({error.strerror or error})",
-        "an artifact that was there before is unchanged",
+        "the artifact that was there before is unchanged" if there else "",
         way_to_write(error, "choose another folder with --out"),
     )
 

@@ -64,13 +64,18 @@ def _finite(spelling: str) -> float:
 # are a little too large.
 _STRICT = json.JSONDecoder(object_pairs_hook=_distinct, parse_float=_finite, parse_constant=_finite)
 
+_FLAT = {
+    "definition": "schemas are flat: a definition needs no more than a dozen levels",
+    "catalog": "a catalog is an array of texts or flat objects",
+    "line": "a line is a text or a flat object",
+}
 _SMALLEST = {"definition": '{"field": {"type": "boolean"}}', "catalog": '["yes", "no"]'}
 
 
 def read_json(report: Report, kind: str = "definition") -> Node | None:
     """The source's JSON value, or None after a syntax error. Repeated keys are reported, the first stands."""
     try:
-        return _Reader(report).document(kind)
+        return _Reader(report, kind).document()
     except Refused as refused:
         report.add(refused.code, refused.at, kind, refused.fact, refused.limit, refused.help)
         return None
@@ -78,13 +83,13 @@ def read_json(report: Report, kind: str = "definition") -> Node | None:
 
 def read_json_lines(report: Report) -> list[Node | Refused]:
     """The values of a catalog with one a line; what is wrong with a line stands in its place."""
-    reader = _Reader(report)
+    reader = _Reader(report, "line")
     return list(reader.lines(reader.line_value))
 
 
 def each_json_line(report: Report) -> Iterator[Node | Refused]:
     """The same one by one, for a file of any length: the limit on values is for each line."""
-    reader = _Reader(report)
+    reader = _Reader(report, "line")
     for value in reader.lines(reader.line_value):
         reader.values = 0
         yield value
@@ -92,18 +97,18 @@ def each_json_line(report: Report) -> Iterator[Node | Refused]:
 
 def each_plain_line(report: Report) -> Iterator[tuple[int, Any] | Refused]:
     """Where each line starts and its value as plain data, read by the library unless something is wrong."""
-    reader = _Reader(report)
+    reader = _Reader(report, "line")
     return reader.lines(reader.plain_line)
 
 
 def each_plain_item(report: Report) -> Iterator[tuple[int, Any]]:
     """Where each item of a catalog's array starts and its value as plain data. Raises Refused."""
-    return _Reader(report).items()
+    return _Reader(report, "catalog").items()
 
 
 def value_at(report: Report, at: int) -> Node:
     """The value that stands at a place where one was read before."""
-    reader = _Reader(Report(report.source))
+    reader = _Reader(Report(report.source), "catalog")
     reader.at = at
     reader.blanks()
     return reader.value(2)
@@ -120,8 +125,8 @@ class Refused(Exception):
 class _Reader:
     """One pass over the text; `at` is the offset of the next character."""
 
-    def __init__(self, report: Report) -> None:
-        self.report = report
+    def __init__(self, report: Report, kind: str) -> None:
+        self.report, self.kind = report, kind
         self.text = report.source.text
         self.at = 0
         self.values = 0
@@ -134,14 +139,14 @@ class _Reader:
     def whole(self, value: object) -> bool:
         return not self.halves or not _LONE.search(json.dumps(value, ensure_ascii=False))
 
-    def document(self, kind: str) -> Node:
+    def document(self) -> Node:
         self.blanks()
         if self.at == len(self.text):
-            self.refuse("is empty", help=f"the smallest {kind} is {_SMALLEST[kind]}")
+            self.refuse("is empty", help=f"the smallest {self.kind} is {_SMALLEST[self.kind]}")
         value = self.value(1)
         self.blanks()
         if self.at < len(self.text):
-            self.refuse(f"goes on with {self.next()} after its end", help=f"a {kind} is one JSON value")
+            self.refuse(f"goes on with {self.next()} after its end", help=f"a {self.kind} is one JSON value")
         return value
 
     def lines(self, read: Callable[[int, int], T]) -> Iterator[T | Refused]:
@@ -189,7 +194,7 @@ class _Reader:
     def items(self) -> Iterator[tuple[int, Any]]:
         start = self.at
         if self.blanks() != "[":
-            root = self.document("catalog")
+            root = self.document()
             assert isinstance(root, Scalar | Object)
             limit = "a catalog is an array of texts or objects"
             raise Refused("PCDC105", root.at, f"is {kind_of(root)}", limit)
@@ -256,8 +261,8 @@ class _Reader:
             return Scalar(start, self.string())
         if first and first in "{[":
             if depth > MAX_DEPTH:
-                help = "schemas are flat: a definition needs no more than a dozen levels"
-                raise Refused("PCDC107", start, "is nested too deep", f"at most {MAX_DEPTH} levels", help)
+                limit = f"at most {MAX_DEPTH} levels"
+                raise Refused("PCDC107", start, "is nested too deep", limit, _FLAT[self.kind])
             return self.object(depth) if first == "{" else self.array(depth)
         number = _NUMBER.match(self.text, start)
         if number:

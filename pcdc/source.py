@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
 from pcdc_runtime.artifact import OPENING
+from pcdc_runtime.indexed.layout import INDEX_MAGIC
 
 from .diagnostics import Diagnostic, Location, finding, quoted, visible
 
@@ -29,6 +30,7 @@ NOWHERE = -1
 SPLIT = "a field has at most 255 choices; split large lists before they reach a"
 
 _EXCERPT = 96
+_WIDE = 1024
 _LITERAL = r'(?:[^"\\]|\\.)*'
 _SOURCE_KEY = "".join(rf"(?:{letter}|\\u00{ord(letter):02x})" for letter in "source")
 # The source of a catalog, however it is spelled; where it may be more than a path, none of it is shown.
@@ -39,6 +41,10 @@ _URL = re.compile(
     r'(?<![\w+.-])[a-z][\w+.-]{0,40}(?::|\\u003a)(?![\s"])((?:[^"\\\r\n]|\\[^\r\n])*)', re.IGNORECASE
 )
 _LOGIN = re.compile(r"[@=]|\\u00(?:40|3d)|%(?:40|3d)", re.IGNORECASE)
+_BUILT = (
+    (OPENING, "is an artifact", "run it with `pcdc run`"),
+    (INDEX_MAGIC, "is an index", "ask it with `pcdc select`"),
+)
 _LINE_BREAK = re.compile(r"\r\n|\n|\r")
 _JSON_LINE_BREAK = re.compile(r"\r?\n")
 
@@ -262,12 +268,14 @@ def read_source(
     except (OSError, ValueError) as error:
         fact = f"cannot be read ({getattr(error, 'strerror', None) or error})"
         return None, refuse("PCDC101", fact, "", "check the path and its permissions")
+    # What a build wrote is told as such however large it is.
+    for opening, fact, use in _BUILT:
+        if data.startswith(opening):
+            help = f"{use}, or build the definition that it was compiled from"
+            return None, refuse("PCDC105", fact, f"{kind}s are JSON", help)
     if len(data) > max_bytes:
         return None, refuse("PCDC102", "is too large", f"at most {max_bytes} bytes", f"{split} {kind}")
-    if data.startswith(OPENING):
-        help = "run it with `pcdc run`, or build the definition that it was compiled from"
-        return None, refuse("PCDC105", "is an artifact", f"{kind}s are JSON", help)
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data[:4]:
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")) or _is_wide(data[:_WIDE]):
         return None, refuse("PCDC104", "is UTF-16 or UTF-32", f"{kind}s are UTF-8", "save the file as UTF-8")
     try:
         text = data.decode("utf-8").removeprefix("\ufeff")
@@ -283,6 +291,12 @@ def read_source(
         line = before.count(b"\n") + 1
         help = "save the file as UTF-8"
         return None, refuse("PCDC104", fact, f"{kind}s are UTF-8", help, line, column)
+
+
+def _is_wide(start: bytes) -> bool:
+    """Whether bytes are UTF-16 or UTF-32 without a mark: there nearly every second byte is 0."""
+    halves = start[0::2], start[1::2]
+    return any(2 * half.count(0) > len(half) for half in halves)
 
 
 def from_python(value: object, report: Report, subject: str = "definition") -> Node:

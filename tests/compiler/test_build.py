@@ -262,6 +262,22 @@ def test_an_output_folder_that_is_a_file_is_a_diagnostic(schemas, out):
     assert "PCDC611" in codes(report)
 
 
+def test_of_an_artifact_that_was_there_before_only_is_said_that_it_is_unchanged(schemas, out, monkeypatch):
+    def limits(folder):
+        report = build([schemas], [MODEL], folder, force=True)
+        return [d.limit for d in report.diagnostics if d.code == "PCDC611"]
+
+    build([schemas], [MODEL], out)
+    (path,) = out.glob("*.pcdc")
+
+    def failing(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(kinds, "write_atomic", failing)
+    assert limits(out) == ["the artifact that was there before is unchanged"]
+    assert limits(path) == limits(out / "new") == [""]
+
+
 @pytest.mark.parametrize(
     ("fault", "help"),
     [

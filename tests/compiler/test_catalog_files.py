@@ -124,6 +124,29 @@ def test_report_29_other_encodings_are_refused_with_their_place(parsed):
     assert "offset 4" in bad.fact
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "code", "place"),
+    [
+        ("t.txt", b"a\0b\nc\n", "PCDC218", (1, 1)),
+        ("t.txt", b"\0a\nc\n", "PCDC218", (1, 1)),
+        ("t.csv", b"v\na\nb\0c\n", "PCDC218", (3, 1)),
+        ("t.json", b'["a", "b\0"]', "PCDC105", (1, 9)),
+    ],
+)
+def test_a_nul_is_a_character_that_cannot_be_seen_and_no_other_encoding(parsed, name, content, code, place):
+    columns = {"value": "v"} if name == "t.csv" else {}
+    found = error(parsed({"source": name, **columns}, {name: content}))
+    assert (found.code, found.location.line, found.location.column) == (code, *place)
+    assert "U+0000" in found.fact
+
+
+def test_what_helps_against_a_deep_nest_is_said_of_what_nests(parsed):
+    deep = error(parsed({"source": "t.json"}, {"t.json": "[" * 100}))
+    assert (deep.code, deep.help) == ("PCDC107", "a catalog is an array of texts or flat objects")
+    deep = error(parsed({"source": "t.jsonl"}, {"t.jsonl": '"a"\n"b"\n' + "[" * 100}))
+    assert (deep.code, deep.help) == ("PCDC107", "a line is a text or a flat object")
+
+
 @pytest.mark.parametrize("breaker", ["\u2028", "\x0b", "\x0c", "\x85"])
 def test_only_line_breaks_end_a_line(parsed, breaker):
     found = parsed({"source": "t.txt"}, {"t.txt": f"a{breaker}b\nc\n"})
