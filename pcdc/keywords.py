@@ -102,6 +102,16 @@ def check_keywords(
     return misspelt
 
 
+def misplaced_index(root: Object, report: Report) -> bool:
+    """Report an `index` that stands beside `x-pcdc` and not in it; gives whether there is one."""
+    member = root.members.get("index")
+    if member is None or not isinstance(member.value, Scalar) or not isinstance(member.value.value, bool):
+        return False
+    limit, help = "an index is declared under `x-pcdc`", 'write `"x-pcdc": {"index": true}`'
+    report.add("PCDC205", member.at, "definition", "has `index` at the top level", limit, help)
+    return True
+
+
 def escape_pointer(key: str) -> str:
     """One token of a JSON pointer (RFC 6901)."""
     return key.replace("~", "~0").replace("/", "~1")

@@ -18,8 +18,17 @@ from .diagnostics import Diagnostic, has_errors, quoted, sort_diagnostics
 from .examples import EXAMPLES, read_examples
 from .expand import Expanded, Expansion
 from .ignoring import IGNORE, read_ignored
-from .keywords import COMBINING, TOP_KEYWORDS, check_keywords, escape_pointer, looks_like_field, suggestion
+from .keywords import (
+    COMBINING,
+    TOP_KEYWORDS,
+    check_keywords,
+    escape_pointer,
+    looks_like_field,
+    misplaced_index,
+    suggestion,
+)
 from .labels import check_choices, check_length, check_name, check_names
+from .likeness import catalog_for_definition
 from .reader import read_json
 from .schema import NULL_LABEL, CatalogUse, Example, Field, Ignored, Schema
 from .shapes import SETTINGS, Shapes
@@ -46,6 +55,8 @@ Found = tuple[Schema | None, list[Diagnostic]]
 
 def parse_file(path: Path, name: str | None = None) -> Found:
     """The schema of a definition file; its name is the file's stem unless one is given."""
+    if catalog := catalog_for_definition(path):
+        return None, catalog
     source, diagnostics = read_source(path)
     if source is None:
         return None, diagnostics
@@ -235,6 +246,8 @@ def members_of(
     root: Object, expansion: Expansion, shapes: Shapes, report: Report
 ) -> tuple[dict[str, Member], str] | None:
     """The fields of a definition in either spelling and the pointer to them, None if that is told."""
+    if misplaced_index(root, report):
+        root = replace(root, members={k: m for k, m in root.members.items() if k != "index"})
     if _is_json_schema(root):
         return _properties(root, expansion, shapes, report)
     found = _shorthand(root, report)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
+from itertools import chain
 from math import isfinite
 from numbers import Integral
 from pathlib import Path
@@ -138,8 +140,8 @@ class SchemaSource:
         return _JSON_LINE_BREAK if self.json_lines else _LINE_BREAK
 
     @cached_property
-    def _starts(self) -> list[int]:
-        return [0, *(m.end() for m in self._break.finditer(self.text))]
+    def _starts(self) -> array[int]:
+        return array("q", chain([0], (m.end() for m in self._break.finditer(self.text))))
 
     def locate(self, at: int) -> Location | None:
         """Line and column of an offset."""

@@ -13,7 +13,7 @@ from pcdc.diagnostics import Diagnostic, has_errors, quoted, sort_diagnostics
 from pcdc.examples import EXAMPLES
 from pcdc.expand import Expanded, Expansion
 from pcdc.ignoring import IGNORE, read_ignored
-from pcdc.keywords import escape_pointer
+from pcdc.keywords import escape_pointer, looks_like_field, misplaced_index, nearest
 from pcdc.labels import check_length, check_name, shown
 from pcdc.parse import check_schema_name, is_index, members_of, unrepeated
 from pcdc.reader import read_json
@@ -47,6 +47,8 @@ def parse_index_file(path: Path, name: str | None = None) -> Found:
 
 def _refuse(root: object, report: Report, path: Path) -> None:
     if isinstance(root, Object):
+        if _meant(root, report):
+            return
         limit = f'an index has `"{SETTINGS}": {{"index": true}}`'
         help = f"add that, or build it as the schema that it is: pcdc build {path}"
         report.add("PCDC241", root.at, "definition", "declares no index", limit, help)
@@ -57,6 +59,25 @@ def _refuse(root: object, report: Report, path: Path) -> None:
         )
         help += ': --question "..."'
         report.add("PCDC241", root.at, "definition", f"is {kind_of(root)}", limit, help)
+
+
+def _meant(root: Object, report: Report) -> bool:
+    """Report what is wrong with `x-pcdc`; gives whether that is why no index is declared."""
+    Shapes(report).settings(root)
+    meant, own = misplaced_index(root, report), root.get(SETTINGS)
+    if isinstance(own, Object):
+        asked = own.get("index")
+        if asked is None:
+            return meant or any(nearest(key, frozenset(["index"])) for key in own.members)
+        return meant or not (isinstance(asked, Scalar) and isinstance(asked.value, bool))
+    if own is not None:
+        return True
+    for key, member in root.members.items():
+        if nearest(key, frozenset([SETTINGS])) and not looks_like_field(member.value):
+            fact, help = f"has the unknown keyword {quoted(key)}", f"did you mean `{SETTINGS}`?"
+            report.add("PCDC205", member.at, "definition", fact, "", help)
+            meant = True
+    return meant
 
 
 class IndexCatalogs(Catalogs):

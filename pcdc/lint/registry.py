@@ -59,10 +59,7 @@ INDEX_RULES: tuple[LintRule[IndexDefinition], ...] = (
     LintRule("PCDC524", indexes.no_question),
     LintRule("PCDC525", indexes.no_examples),
 )
-INDEXED_RULES: tuple[LintRule[Indexed], ...] = (
-    LintRule("PCDC521", size.window_share),
-    LintRule("PCDC523", size.many_examples),
-)
+INDEXED_RULES: tuple[LintRule[Indexed], ...] = (LintRule("PCDC521", size.window_share),)
 BUILT_INDEX_RULES: tuple[LintRule[BuiltIndex], ...] = (LintRule("PCDC534", evaluated.out_of_date),)
 NOTHING_IGNORED = "PCDC541"
 """An ignored code that found nothing: `linting` finds it, when all other rules have run."""

@@ -45,8 +45,8 @@ def many_passes(compiled: Compiled) -> Iterator[Diagnostic]:
         )
 
 
-def many_examples(compiled: InTokens) -> Iterator[Diagnostic]:
-    """Worked examples that are most of the prompt."""
+def many_examples(compiled: Compiled) -> Iterator[Diagnostic]:
+    """Worked examples that are most of the prompt; that of an index is little else."""
     added = compiled.example_tokens
     if added > EXAMPLE_SHARE * compiled.prompt_tokens:
         yield finding(

@@ -56,12 +56,19 @@ def test_a_good_index_that_is_built_has_no_findings(run_lint, source, tmp_path):
         ({"question": "", "examples": (), "instructions": "Name the goods."}, "PCDC525"),
         ({"question": "Goods in a parcel."}, "PCDC501"),
         ({"question": "If so, which goods are these?"}, "PCDC504"),
-        ({"examples": ({"context": "word " * 400, "answers": EXAMPLE["answers"]},)}, "PCDC523"),
     ],
 )
 def test_a_rule_finds_what_an_index_does_not_say(run_lint, declared, code):
     assert code in codes(run_lint(**declared))
     assert code not in codes(run_lint())
+
+
+def test_the_examples_that_one_rule_asks_for_are_too_many_for_no_other(run_lint):
+    shown = [EXAMPLE | {"context": f"{n} boxes of dates"} for n in range(3)]
+    report = run_lint(examples=shown)
+    assert codes(report) == ["PCDC535"]
+    (view,) = report.indexes
+    assert view.example_tokens > view.prompt_tokens / 2
 
 
 def test_rules_about_listed_choices_and_calibrations_say_nothing_of_an_index(run_lint, source, tmp_path):
