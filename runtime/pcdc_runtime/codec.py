@@ -129,7 +129,7 @@ def _stranger(data: bytes, subject: str) -> ArtifactError:
         return ArtifactError(
             subject,
             "is an index, not an artifact",
-            help=f"find its labels with `pcdc select {shlex.quote(subject)}`",
+            help=f"find its labels with `pcdc select {shlex.quote(subject)}`, in Python with `open_selector`",
         )
     return ArtifactError(subject, "is not a pcdc artifact", help="name a file that `pcdc build` wrote")
 

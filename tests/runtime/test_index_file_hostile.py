@@ -334,11 +334,11 @@ def test_each_of_artifact_and_index_in_the_others_place_is_told_with_the_way_out
     from fakes import make_artifact, spelled
 
     (tmp_path / "a.pcdx").write_bytes(dumps(make_artifact({"level": spelled("low", "high")})))
-    with pytest.raises(IndexFileError, match="pcdc run ") as caught:
+    with pytest.raises(IndexFileError, match=r"pcdc run .* in Python with `load`") as caught:
         open_index(tmp_path / "a.pcdx")
     assert caught.value.fact == "is an artifact, not an index"
     (tmp_path / "b.pcdc").write_bytes(data)
-    with pytest.raises(ArtifactError, match="pcdc select ") as caught:
+    with pytest.raises(ArtifactError, match=r"pcdc select .* in Python with `open_selector`") as caught:
         read(tmp_path / "b.pcdc")
     assert caught.value.fact == "is an index, not an artifact"
 

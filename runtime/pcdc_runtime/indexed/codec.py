@@ -121,7 +121,7 @@ def _stranger(opening: bytes, subject: str) -> IndexFileError:
         return IndexFileError(
             subject,
             "is an artifact, not an index",
-            help=f"answer its fields with `pcdc run {shlex.quote(subject)}`",
+            help=f"answer its fields with `pcdc run {shlex.quote(subject)}`, in Python with `load`",
         )
     if subject.endswith(".json") or opening.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
         return IndexFileError(
