@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 def selection_table(selection: Selection, *, terminal: bool) -> str:
     """Every answer with its probability, a line with the certificate, and one about the run.
 
-    Ids have a column unless the labels are the ids.
+    Ids have a column unless the labels are the ids; of several, as equal labels have, the first and how many
+    more there are.
     """
     with_ids = any(answer.ids != (answer.label,) for answer in selection.answers)
     header = ["rank", *(["id"] if with_ids else []), "label", "probability", "log-probability", "note"]
@@ -37,6 +38,9 @@ def selection_table(selection: Selection, *, terminal: bool) -> str:
 
 def _certificate(selection: Selection) -> str:
     bound = f"{_short(selection.bound)} of the model's probability"
+    if not selection.answers:
+        within = f"within the budget of {_nodes(selection.budget)}"
+        return f"no label was closed {within}: a label may have up to {bound}; give --budget more"
     if selection.certified:
         if selection.lead == math.inf:
             return "certified: no other label has any probability"
@@ -44,8 +48,7 @@ def _certificate(selection: Selection) -> str:
     drawn = _drawn(selection)
     if selection.lead == math.inf:
         return f"not certified{drawn}: no other label has any probability"
-    gap = "" if not selection.answers else f", {_gap(selection.lead)}"
-    return f"not certified{drawn}: another label may have up to {bound}{gap}"
+    return f"not certified{drawn}: another label may have up to {bound}, {_gap(selection.lead)}"
 
 
 def _gap(lead: float) -> str:
@@ -70,8 +73,7 @@ def _drawn(selection: Selection) -> str:
         return ", trie with a beam of " + str(selection.beam) if selection.beam else ", trie"
     if selection.missed > 0:
         return f" with --top {selection.top}"
-    found = "" if selection.answers else ", nothing found"
-    return f" within {selection.budget} nodes{found}"
+    return f" within {_nodes(selection.budget)}"
 
 
 def _run(selection: Selection) -> str:
@@ -84,10 +86,14 @@ def _run(selection: Selection) -> str:
     missed = f"missed at most {_short(selection.missed)}, " if selection.missed > 0 else ""
     return (
         f"legal mass {mass}, {missed}{took} {selection.search_ms:.1f} ms, "
-        f"{count} {'pass' if count == 1 else 'passes'}, {selection.nodes} nodes, "
+        f"{count} {'pass' if count == 1 else 'passes'}, {_nodes(selection.nodes)}, "
         f"{selection.context_tokens} context tokens, {heat}{selection.entries} entries, "
         f"index {selection.index_digest[:12]}, model {selection.model}"
     )
+
+
+def _nodes(count: int | None) -> str:
+    return "1 node" if count == 1 else f"{count} nodes"
 
 
 def _ids(answer: Selected) -> str:

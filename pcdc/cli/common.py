@@ -214,11 +214,23 @@ def put(text: str, end: str = "\n") -> None:
         ) from None
 
 
+_SENTENCES = {
+    "empty_context": "the text is empty or blank, so that the model answers about nothing",
+    "window_unknown": "the model does not say how long its window is, so that no length was checked",
+}
+
+
+def as_note(warning: str) -> str:
+    """A warning as a note; those that are a bare word say what it means."""
+    said = _SENTENCES.get(warning)
+    return f"note: {warning}" + (f": {said}" if said else "")
+
+
 def notes_of(result: Result, *, empty: bool = True) -> list[str]:
     """What a result warns of, as notes; `empty` says whether one of them may be that its text is empty."""
     # The table's last line says the first; the reasons of the second follow.
     silent = {"uncalibrated", "calibration_dropped", *(() if empty else ("empty_context",))}
-    notes = [f"note: {warning}" for warning in result.warnings if warning not in silent]
+    notes = [as_note(warning) for warning in result.warnings if warning not in silent]
     dropped = {name: reason for name, one in result.fields.items() if (reason := one.calibration_dropped)}
     for reason in dict.fromkeys(dropped.values()):
         names = ", ".join(name for name, why in dropped.items() if why == reason)

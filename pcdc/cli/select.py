@@ -17,6 +17,7 @@ from .common import (
     NoHeadCache,
     Text,
     app,
+    as_note,
     as_path,
     check_texts,
     on_terminal,
@@ -56,7 +57,10 @@ def select(
         ),
     ] = None,
     temperature: Annotated[
-        float | None, typer.Option("--temperature", help="Of every token; the index's unless given.")
+        float | None,
+        typer.Option(
+            "--temperature", help="Of every token, so that the answer can change; the index's unless given."
+        ),
     ] = None,
     top: Annotated[
         int | None,
@@ -66,11 +70,18 @@ def select(
         int | None,
         typer.Option("--budget", metavar="NODES", help="Most tokens that exact runs, 2048 unless given."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the whole selection as JSON.")] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print the whole selection as JSON, each answer with all its `ids`."),
+    ] = False,
     no_head_cache: NoHeadCache = False,
     model: Model = None,
 ) -> None:
     """Find the labels of an index that the model believes in for one text, or for each line of a file.
+
+    Certified answers are the model's best labels for sure, which need not be the right ones. Every answered
+    request exits 0, certified or not, even where a budget ended it before any label was found. Labels that
+    are written alike are one answer: `A1 (+2)` stands for three ids, of which `--json` has all.
 
     Examples:
 
@@ -102,7 +113,7 @@ def select(
             body, method=method, k=k, seed=seed, beam=beam, temperature=temperature, top=top, budget=budget
         )
     for warning in selection.warnings:
-        to_stderr(f"note: {warning}")
+        to_stderr(as_note(warning))
     if as_json:
         print_json(selection.to_dict())
         return

@@ -18,6 +18,7 @@ from pcdc_runtime.weights import weights_digest
 from pcdc import __version__
 from pcdc.contexts import Line
 
+from .common import as_note
 from .contexts import Answer, Answering, Command
 
 if TYPE_CHECKING:
@@ -116,5 +117,5 @@ def _new(warnings: Sequence[str], told: set[str]) -> list[str]:
         kind = warning.partition(":")[0]
         if kind != "empty_context" and kind not in told:
             told.add(kind)
-            notes.append(f"note: {warning}")
+            notes.append(as_note(warning))
     return notes

@@ -211,6 +211,13 @@ class SelectionMismatchError(PcdcError, ValueError):
     title = "selection's arguments do not go together"
 
 
+class NoAnswerError(PcdcError, IndexError):
+    """A selection ended before any label was closed, so that it has no best one."""
+
+    code = "PCDC717"
+    title = "selection has no answer"
+
+
 def mlx_missing(error: ImportError) -> ExtraMissingError:
     """What to say where MLX cannot be imported."""
     return ExtraMissingError(

@@ -21,7 +21,9 @@ def rule_bit(rule: str) -> int:
     return 1 << RULES.index(rule)
 
 
-def check_temperature(temperature: object) -> float:
+def check_temperature(
+    temperature: object, *, help: str = "leave it out for 1.0; it changes probabilities, never the answer"
+) -> float:
     """The temperature as a float. Raises TemperatureError unless it is a finite number above zero."""
     try:
         if isinstance(temperature, int | float) and not isinstance(temperature, bool):
@@ -31,8 +33,5 @@ def check_temperature(temperature: object) -> float:
     except OverflowError:
         pass
     raise TemperatureError(
-        "temperature",
-        f"is {temperature!r:.40}",
-        "it must be a finite number above 0",
-        "leave it out for 1.0; it changes probabilities, never the answer",
+        "temperature", f"is {temperature!r:.40}", "it must be a finite number above 0", help
     )

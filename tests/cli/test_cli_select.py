@@ -68,7 +68,7 @@ def test_a_file_stdin_and_the_text_itself_give_one_answer(select, tmp_path):
         (["--method", "trie", "--beam", "2"], "not certified, trie with a beam of 2: "),
         (["--method", "trie", "--seed", "3"], "not certified, drawn by trie with seed 3: "),
         (["--method", "disc", "--seed", "3"], "not certified, drawn by disc with seed 3, "),
-        (["--budget", "1"], "not certified within 1 nodes, nothing found: another label may have up to "),
+        (["--budget", "1"], "no label was closed within the budget of 1 node: a label may have up to "),
     ],
 )
 def test_what_is_not_certified_says_why(select, call, said):
@@ -87,7 +87,9 @@ def test_a_warning_about_this_run_is_a_note_on_stderr(select):
     warnings = json.loads(done.stdout)["warnings"]
     assert warnings[0] == "empty_context"
     assert [warning.split(":")[0] for warning in warnings[1:]] == ["tempered", "low_legal_mass"]
-    assert done.stderr == "".join(f"note: {warning}\n" for warning in warnings)
+    empty, *others = done.stderr.splitlines()
+    assert empty.startswith("note: empty_context: the text is empty")
+    assert others == [f"note: {warning}" for warning in warnings[1:]]
 
 
 def test_numbers_are_passed_on(select):
@@ -211,11 +213,16 @@ def test_ids_have_a_column_unless_the_labels_are_the_ids():
             " another label may have up to 0.0100 of the model's probability, and the last answer none",
         ),
         (
+            {"answers": (), "certified": False},
+            "no label was closed within the budget of 2048 nodes: a label may have up to 0.0100 of the"
+            " model's probability; give --budget more",
+        ),
+        (
             {"certified": False, "method": "trie", "lead": math.inf},
             "not certified, trie: no other label has any probability",
         ),
     ],
-    ids=["certified", "budget", "top", "disc", "none left"],
+    ids=["certified", "budget", "top", "disc", "nothing found", "none left"],
 )
 def test_the_line_below_says_what_is_known_of_all_others(changes, said):
     assert shown(**changes)[-2] == said

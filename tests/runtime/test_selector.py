@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -12,7 +13,8 @@ from fakes import TableModel, loaded, make_artifact, seeded, spelled
 from fielded import index_of
 from pcdc_runtime.engine import Engine
 from pcdc_runtime.selecting import bound, model_beliefs
-from pcdc_runtime.selecting.selector import LOW_MASS, Selector
+from pcdc_runtime.selecting.outcome import Sampling
+from pcdc_runtime.selecting.selector import LOW_MASS, NOT_MUCH, Selector, _low_mass
 from pcdc_runtime.tokenizer import assemble_prompt
 from tables import forms_of
 
@@ -194,15 +196,60 @@ def test_the_index_has_a_temperature_and_a_request_may_have_another():
     assert given.warnings == ()
 
 
+def low_mass_of(selection):
+    said = [warning for warning in selection.warnings if warning.startswith("low_legal_mass: ")]
+    return said[0] if said else ""
+
+
 def test_a_low_legal_mass_names_the_question():
     with opened(seeded(1)) as selector:
-        (warning,) = selector.select(TEXT, k=8).warnings
-        assert selector.select(TEXT, k=8).legal_mass[1] < LOW_MASS
-        assert warning.startswith("low_legal_mass: ")
-        assert "question" in warning
-        assert selector.select(TEXT, method="disc", k=64).warnings[0].startswith("low_legal_mass: ")
+        selection = selector.select(TEXT, k=8)
+        assert selection.legal_mass[1] < LOW_MASS
+        assert "question" in low_mass_of(selection)
+        assert low_mass_of(selector.select(TEXT, method="disc", k=64))
     with opened(likely(1)) as selector:
         assert selector.select(TEXT, k=8).warnings == ()
+
+
+def rarely(seed, shift):
+    """A model that begins a label rarely, and then with odds that draws miss."""
+    own = likely(seed)
+
+    def rule(path):
+        logits = own(path).astype(np.float64)
+        if path[-1] == ord(":"):
+            logits[ord("#")] = logits.max() + shift
+        return logits.astype(np.float32)
+
+    return rule
+
+
+@pytest.mark.parametrize("shift", [0, 4, 6, 8, 12])
+@pytest.mark.parametrize("call", CALLS, ids=str)
+def test_no_note_on_the_legal_mass_has_a_figure_outside_its_bounds(call, shift):
+    for seed in SEEDS:
+        with opened(rarely(seed, shift)) as selector:
+            selection = selector.select(TEXT, **call)
+        low, high = selection.legal_mass
+        said = low_mass_of(selection)
+        assert not said or low < LOW_MASS
+        assert said or high >= LOW_MASS
+        certain = said.partition(";")[0].rpartition("certainly ")[2]
+        figures = [float(figure) for figure in re.findall(r"\d\.\de[-+]\d+", certain)]
+        assert bool(figures) == bool(said)
+        if figures:
+            assert (figures[0], figures[-1]) == (pytest.approx(low, rel=0.06), pytest.approx(high, rel=0.06))
+        assert ("estimated from" in said) == bool(said and high >= NOT_MUCH)
+        assert "estimated" not in said or call["method"] == "disc"
+
+
+def test_a_low_estimate_of_draws_is_told_as_one():
+    sampling = Sampling(1, 2, False, 0, (1e-9, 3e-9))
+    said = "less than 1e-03 as estimated from 2 draws, certainly 4.0e-09 to 5.0e-01"
+    assert _low_mass((4e-9, 0.5), sampling) == said
+    assert _low_mass((2e-3, 0.5), sampling) == _low_mass((4e-9, 0.5), None) == ""
+    for low, high in ((3e-4, 4.4e-3), (1e-5, 2e-4)):
+        assert _low_mass((low, high), sampling) == _low_mass((low, high), None) == f"{low:.1e} to {high:.1e}"
 
 
 def test_an_empty_context_and_an_unknown_window_are_told():

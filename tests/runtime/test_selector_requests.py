@@ -10,6 +10,7 @@ from pcdc_runtime.errors import (
     EngineClosedError,
     FingerprintMismatchError,
     LogitsWidthError,
+    NoAnswerError,
     ScoreError,
     SelectionError,
     SelectionMismatchError,
@@ -72,9 +73,24 @@ def test_arguments_that_do_not_go_together_are_refused_with_a_way_out(selector, 
     assert refused.value.help
 
 
+def test_what_a_budget_is_mistaken_for_is_named_by_what_it_counts(selector):
+    for method, said in (("disc", "how many candidates"), ("trie", "how many prefixes")):
+        with pytest.raises(SelectionMismatchError, match=said):
+            selector.select("x", method=method, budget=9)
+
+
+def test_a_selection_that_a_budget_ended_has_no_best_answer_and_says_so(selector):
+    selection = selector.select("x", budget=1)
+    assert (selection.answers, selection.certified) == ((), False)
+    with pytest.raises(NoAnswerError, match=r"PCDC717\]: .* no label was closed with budget=1") as none:
+        selection.best  # noqa: B018
+    assert "a larger `budget`" in none.value.help
+    assert isinstance(none.value, IndexError)
+
+
 @pytest.mark.parametrize("temperature", [0, -1, float("nan"), float("inf"), "1", True])
 def test_a_temperature_is_a_number_above_0(selector, temperature):
-    with pytest.raises(TemperatureError):
+    with pytest.raises(TemperatureError, match="can change the answer"):
         selector.select("x", temperature=temperature)
 
 

@@ -20,6 +20,7 @@ BUDGET = 2048
 """Nodes of the tree that `exact` runs at most, unless a request says how many."""
 CANDIDATES = 4
 """How many candidates `disc` draws before it resamples, unless a request says how many."""
+TEMPERING = "leave it out for the index's own; it tempers every token and can change the answer"
 MOST_ANSWERS = 4096
 MOST_NODES = 1_000_000
 MOST_TOKENS = 1_000_000
@@ -67,7 +68,7 @@ def requested(
         k=_number("k", k, 1, MOST_ANSWERS) or (CANDIDATES if method == "disc" else 1),
         seed=_number("seed", seed, 0, LARGEST_SEED),
         beam=_number("beam", beam, 1, MOST_ANSWERS),
-        temperature=None if temperature is None else check_temperature(temperature),
+        temperature=None if temperature is None else check_temperature(temperature, help=TEMPERING),
         top=_number("top", top, 1, MOST_TOKENS),
         budget=_number("budget", budget, 1, MOST_NODES),
     )
@@ -99,10 +100,10 @@ def _check_together(asked: Request) -> None:
     if asked.beam is not None and not trie:
         raise _mismatch("a beam", f"{asked.method} has none", "leave it out, or take trie")
     if asked.budget is not None and not exact:
-        limited = "beam" if trie else "k"
-        raise _mismatch(
-            "a budget", "only exact has one", f"leave it out; `{limited}` says how many nodes run"
+        limited = (
+            "`beam` says how many prefixes are kept" if trie else "`k` says how many candidates are drawn"
         )
+        raise _mismatch("a budget", "only exact has one", f"leave it out; {limited}")
     if asked.beam is not None and asked.seed is not None:
         raise _mismatch("a seed", "nothing is drawn by a beam", "leave out the seed or the beam")
     if trie and asked.k > (asked.beam or 1):

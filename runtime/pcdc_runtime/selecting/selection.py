@@ -7,10 +7,13 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from pcdc_runtime.artifact import shortened
+from pcdc_runtime.errors import NoAnswerError
 from pcdc_runtime.indexed.index import Labels
 
-from .outcome import Found, Outcome, Sampling
+from .outcome import Found, Outcome, Sampling, at_most
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,14 @@ class Selection:
 
     @property
     def best(self) -> Selected:
-        """The first answer."""
+        """The first answer. Raises NoAnswerError where a budget ended before there was one."""
+        if not self.answers:
+            raise NoAnswerError(
+                "selection",
+                f"has no answer: no label was closed with budget={self.budget}",
+                f"a label may have up to {self.bound:.1e} of the model's probability",
+                "give a larger `budget`; `answers` is empty where nothing was found",
+            )
         return self.answers[0]
 
     def to_dict(self) -> dict[str, Any]:
@@ -179,7 +189,7 @@ def answers_of(outcome: Outcome, labels: Labels, band: float) -> tuple[Selected,
 
 def bound_of(outcome: Outcome) -> float:
     """The most P_L that an entry can have which is no answer."""
-    return math.exp(outcome.bound)
+    return at_most(outcome.bound)
 
 
 def lead_of(outcome: Outcome) -> float:
@@ -189,13 +199,19 @@ def lead_of(outcome: Outcome) -> float:
 
 def share_of(found: Found, outcome: Outcome) -> tuple[float, float]:
     """Bounds of P_S of an answer, from those of its P_L and of what all others have together."""
-    low, high = math.exp(found.low), math.exp(found.high)
-    known = math.fsum(math.exp(one.low) for one in outcome.found)
-    least, most = outcome.mass or (known, 1.0)
+    known = float(np.logaddexp.reduce([one.low for one in outcome.found]))
+    least, most = outcome.log_mass or (known, 0.0)
     # The share rises with the entry's own probability and falls with that of the others.
-    with_all, with_few = max(low, most), high + max(0.0, least - low)
-    most_share = min(1.0, high / with_few) if with_few > 0 else 1.0
-    return (min(low / with_all, most_share) if with_all > 0 else 0.0, most_share)
+    with_all = max(found.low, most)
+    others = least + _log1mexp(found.low - least) if least > found.low else -math.inf
+    with_few = float(np.logaddexp(found.high, others))
+    high = at_most(found.high - with_few) if with_few > -math.inf else 1.0
+    return (min(math.exp(found.low - with_all), high) if with_all > -math.inf else 0.0, high)
+
+
+def _log1mexp(log: float) -> float:
+    """log(1 - exp(log)) of a log below 0."""
+    return math.log(-math.expm1(log))
 
 
 def _less(log: float, other: float) -> float:

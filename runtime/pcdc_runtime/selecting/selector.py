@@ -9,7 +9,7 @@ from time import perf_counter
 from pcdc_runtime.errors import EngineClosedError, mlx_missing
 from pcdc_runtime.indexed.index import Index
 
-from .outcome import Outcome
+from .outcome import Outcome, Sampling
 from .request import Request, requested
 
 try:
@@ -36,6 +36,8 @@ ROOM = 256
 """For how many nodes of a tree there is room from the start: few searches run more."""
 LOW_MASS = 1e-3
 """Below which legal mass the question is more likely wrong than the labels."""
+NOT_MUCH = 1e-2
+"""Below which a legal mass that may be that low is told."""
 
 
 class Selector:
@@ -205,10 +207,9 @@ class Selector:
             warnings.append("window_unknown")
         if heat != 1:
             warnings.append(f"tempered: every token's distribution is that at temperature {heat:g}")
-        mass = _likely_mass(outcome)
-        if mass < LOW_MASS:
+        if said := _low_mass(outcome.mass, outcome.sampling):
             warnings.append(
-                f"low_legal_mass: the model gives all labels together {mass:.1e}; the question is the likely"
+                f"low_legal_mass: the model gives all labels together {said}; the question is the likely"
                 " reason: it or its examples should make a label the natural answer"
             )
         return warnings
@@ -229,8 +230,18 @@ def _run(asked: Request, bound: BoundIndex, beliefs: ModelBeliefs) -> Outcome:
     return greedy(rows, beliefs, verifier)
 
 
-def _likely_mass(outcome: Outcome) -> float:
-    """The legal mass as it was estimated, else the most that it can be."""
-    if outcome.sampling is not None:
-        return 1 - outcome.sampling.p_bad
-    return 1.0 if outcome.mass is None else outcome.mass[1]
+def _low_mass(mass: tuple[float, float] | None, sampling: Sampling | None) -> str:
+    """What is known of a legal mass that may be low, by its bounds or by an estimate; "" of any other."""
+    least, most = mass or (0.0, 1.0)
+    if least >= LOW_MASS:
+        return ""
+    low, high = f"{least:.1e}", f"{most:.1e}"
+    bounds = low if low == high else f"{low} to {high}"
+    if most < NOT_MUCH:
+        return bounds
+    # An estimate may lie outside the bounds, so that it is no figure of its own.
+    if sampling is None or 1 - sampling.p_bad >= LOW_MASS:
+        return ""
+    drawn = len(sampling.weights) - sampling.resampled
+    draws = "1 draw" if drawn == 1 else f"{drawn} draws"
+    return f"less than {LOW_MASS:.0e} as estimated from {draws}, certainly {bounds}"
