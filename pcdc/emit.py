@@ -10,7 +10,7 @@ from pcdc_runtime.candidates import Candidates
 from pcdc_runtime.tokenizer import probe_encodings
 
 from .cache import input_record
-from .diagnostics import Diagnostic, finding
+from .diagnostics import Diagnostic, finding, quoted
 from .prompt import Target
 from .schema import Schema
 from .tokenization import TokenizedSchema, tokenize_schema
@@ -60,7 +60,7 @@ def _too_large(schema: Schema, nodes: Nodes) -> list[Diagnostic]:
         finding(
             "PCDC306",
             location=field.location,
-            subject=f"field {field.name!r}",
+            subject=f"field {quoted(field.name)}",
             fact=f"needs {count} nodes in this model's tokens",
             limit=f"at most {MAX_FIELD_NODES} a field",
             help="shorten its choices, or split the field in two",

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .diagnostics import Diagnostic, Location, finding
+from .diagnostics import Diagnostic, Location, finding, quoted
 from .prompt import Prompt, Target, UnstableBoundaryError, render_prompt
 from .schema import Choice, Field, Schema
 from .vocabulary import Remainder, shared_beginning
@@ -98,9 +98,9 @@ def _lines(prompt: Prompt, target: Target, fields: Sequence[Field]) -> Iterator[
 
 
 def _control_spellings(schema: Schema, spellings: Sequence[str]) -> list[Diagnostic]:
-    named = [(f.location, f"field {f.name!r}", f.name) for f in schema.fields]
+    named = [(f.location, f"field {quoted(f.name)}", f.name) for f in schema.fields]
     named += [
-        (c.location or f.location, f"choice {c.label!r} of field {f.name!r}", c.label)
+        (c.location or f.location, f"choice {quoted(c.label)} of field {quoted(f.name)}", c.label)
         for f in schema.fields
         for c in f.choices
     ]
@@ -117,7 +117,7 @@ def control_spelled(location: Location | None, subject: str, spelling: str) -> D
         "PCDC303",
         location,
         subject,
-        f"spells the control token {spelling!r}",
+        f"spells the control token {quoted(spelling)}",
         "no model writes a control token as text",
         "rename it; in descriptions and contexts such text is harmless",
     )
@@ -150,7 +150,7 @@ class _Line:
                 found = (form for literal in literals for form in self._forms(literal))
                 forms.append(tuple(dict.fromkeys(found)))
             except _Inexact as error:
-                subject = f"choice {choice.label!r} of field {self.field.name!r}"
+                subject = f"choice {quoted(choice.label)} of field {quoted(self.field.name)}"
                 problems.append(
                     finding(error.args[0], choice.location or self.field.location, subject, *error.args[1:])
                 )
@@ -218,8 +218,8 @@ class _Line:
                     problems[first.label, choice.label] = finding(
                         "PCDC304",
                         choice.location or self.field.location,
-                        f"choice {choice.label!r} of field {self.field.name!r}",
-                        f"has the same tokens as choice {first.label!r}",
+                        f"choice {quoted(choice.label)} of field {quoted(self.field.name)}",
+                        f"has the same tokens as choice {quoted(first.label)}",
                         "the model could not tell them apart",
                         "keep one of them, or make their spelling differ",
                     )

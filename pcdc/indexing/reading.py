@@ -102,7 +102,7 @@ class _Refusals:
     def add_field(self, spellings: ControlSpellings) -> None:
         name = self._definition.field
         for spelling in spellings.among([name]).values():
-            self._told.append(control_spelled(self._definition.location, f"field {name!r}", spelling))
+            self._told.append(control_spelled(self._definition.location, f"field {quoted(name)}", spelling))
 
     def add(
         self,
@@ -122,7 +122,7 @@ class _Refusals:
                 self._others.append("PCDC303" if reason is None else reason[0])
                 continue
             location = self._definition.entries.locate(number)
-            subject = f"label {quoted(label)} of field {self._definition.field!r}"
+            subject = f"label {quoted(label)} of field {quoted(self._definition.field)}"
             if place in control:
                 self._told.append(control_spelled(location, subject, control[place]))
             elif reason is not None:
@@ -132,6 +132,6 @@ class _Refusals:
     def told(self) -> list[Diagnostic]:
         if not self._others:
             return self._told
-        subject, count = f"catalog of field {self._definition.field!r}", len(self._others)
+        subject, count = f"catalog of field {quoted(self._definition.field)}", len(self._others)
         labels = f"has {count} more label{'' if count == 1 else 's'} that cannot be used"
         return [*self._told, finding(self._others[0], self._definition.location, subject, labels)]

@@ -91,6 +91,19 @@ def test_labels_with_the_same_tokens_are_one_entry_and_a_warning_names_them():
     assert '"na\u00efve" = "nai\u0308ve"' in warning.fact
 
 
+def test_a_warning_of_equal_labels_names_their_ids_and_says_that_they_may_be_meant():
+    target = target_of("qwen3")
+    equal, apart = ["Leone", "Leone", "Won"], ["caf\u00e9", "cafe\u0301"]
+    helps = []
+    for labels in (equal, apart, equal + apart):
+        definition = definition_of(labels, [f"i{n}" for n in range(len(labels))])
+        _, (warning,) = tokenize_entries(definition, render_index_prompt(definition, target), target)
+        assert warning.subject == 'catalog of field "is"'
+        helps.append(("may be intended" in warning.help, "spelling differ" in warning.help))
+    assert helps == [(True, False), (False, True), (True, True)]
+    assert '"Leone" (i0) = "Leone" (i1)' in warning.fact
+
+
 def test_labels_of_different_tokens_are_entries_of_their_own_and_nothing_is_said():
     tokenized, problems = tokenized_of(["b", "a", "c"])
     assert problems == []
