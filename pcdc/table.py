@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import re
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 
 from pcdc_runtime.artifact import Value
 from pcdc_runtime.rules import MAX_CHOICES
+from pcdc_runtime.visible import MAX_CHOICE_CHARS
 
 from .diagnostics import quoted
 from .keywords import suggestion
@@ -19,6 +21,7 @@ from .source import Array, Node, Object, Report, Scalar, SchemaSource, Unread, k
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 VALUE = "value"
 _NAMES_SHOWN = 12
+_HEADER = "the first row names the columns"
 _OTHER_DELIMITERS = frozenset(";\t|,")
 _UNSPLIT = "cells are separated by commas in .csv and by tabs in .tsv; write the file so, or rename it"
 
@@ -179,10 +182,15 @@ class CsvRow:
 
 def csv_rows(source: SchemaSource, delimiter: str) -> Iterator[CsvRow | Problem]:
     """The rows of a CSV file, the header first; one that cannot be split ends them as a problem."""
-    text = source.text
-    starts = [start for start, _ in source.line_spans()]
-    lines = (text[start:end] for start, end in pairwise([*starts, len(text)]))
-    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    starts: array[int] = array("q")
+
+    def lines() -> Iterator[str]:
+        ends = chain((start for start, _ in source.line_spans()), [len(source.text)])
+        for start, end in pairwise(ends):
+            starts.append(start)
+            yield source.text[start:end]
+
+    reader = csv.reader(lines(), delimiter=delimiter, strict=True)
     while True:
         line = reader.line_num
         try:
@@ -190,10 +198,18 @@ def csv_rows(source: SchemaSource, delimiter: str) -> Iterator[CsvRow | Problem]
         except StopIteration:
             return
         except csv.Error as error:
-            help = "quote a cell that holds a quote, a line break or the separator, and double its quotes"
-            yield Problem("PCDC109", starts[line], f"is not readable ({error})", "", help)
+            yield _unsplit(starts[line], error)
             return
         yield CsvRow(starts[line], row)
+
+
+def _unsplit(at: int, error: csv.Error) -> Problem:
+    if "field limit" in str(error):
+        fact = f"has a cell of more than {csv.field_size_limit():,} characters"
+        help = f"shorten it (a label has at most {MAX_CHOICE_CHARS:,} characters), or close its quotes"
+        return Problem("PCDC109", at, fact, "", help)
+    help = "quote a cell that holds a quote, a line break or the separator, and double its quotes"
+    return Problem("PCDC109", at, f"is not readable ({error})", "", help)
 
 
 def _cells(source: SchemaSource, delimiter: str, columns: Columns) -> Table:
@@ -215,7 +231,7 @@ def _cells(source: SchemaSource, delimiter: str, columns: Columns) -> Table:
         else:
             table.passed += 1
     if not header:
-        table.add(Problem("PCDC109", 0, "is empty", "the first row names the columns"))
+        table.add(Problem("PCDC109", 0, "is empty", _HEADER))
     return table
 
 
@@ -234,9 +250,11 @@ def positions(header: list[str], columns: Columns) -> tuple[int, int, list[tuple
     try:
         find_columns(header, columns, misfits)
     except ColumnError as why:
-        if len(header) > 1 or _OTHER_DELIMITERS.isdisjoint(header[0]):
-            raise
-        raise ColumnError([replace(misfit, help=_UNSPLIT, lacks="") for misfit in why.misfits]) from None
+        split = len(header) > 1 or _OTHER_DELIMITERS.isdisjoint(header[0])
+        if not split or not any(map(str.strip, header)):
+            help = _HEADER if split else _UNSPLIT
+            raise ColumnError([replace(misfit, help=help, lacks="") for misfit in why.misfits]) from None
+        raise ColumnError([replace(m, help=m.help or _HEADER) for m in why.misfits]) from None
     description = header.index(columns.description) if columns.description else -1
     return header.index(columns.value), description, [(header.index(n), text) for n, text in texts.items()]
 

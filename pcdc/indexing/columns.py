@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Any, TypeAlias
 
 from pcdc_runtime.artifact import Value
@@ -34,6 +34,7 @@ from pcdc.table import (
 from .definition import MAX_ENTRIES
 
 TOLD = 20
+MAX_FAULTY = 1000
 _ID = "id"
 
 
@@ -49,10 +50,11 @@ class DatabaseRows(SchemaSource):
 
 @dataclass
 class Read:
-    """What was read; `ids` is None where none were asked for, `passed` counts what `where` does not want.
+    """What was read; `ids` is None where none were asked for, `passed` counts what `where` does not want,
+    and `left_out` are those labels among it that were asked about.
 
     Of rows that are no entries the first are kept as `problems`, and `faulty` counts all. `more` says that
-    there were more rows than an index takes.
+    there were more rows than an index takes. After more than MAX_FAULTY faulty rows nothing is read on.
     """
 
     labels: list[str] = field(default_factory=list)
@@ -61,6 +63,7 @@ class Read:
     problems: list[Problem] = field(default_factory=list)
     faulty: int = 0
     passed: int = 0
+    left_out: set[str] = field(default_factory=set)
     more: bool = False
 
     def refuse(self, problem: Problem) -> None:
@@ -69,28 +72,41 @@ class Read:
         if len(self.problems) <= TOLD:
             self.problems.append(problem)
 
+    def leave_out(self, label: object, asked: Container[str]) -> None:
+        """Count a row that `where` does not want, and keep its label if that was asked about."""
+        self.passed += 1
+        if isinstance(label, str) and label in asked:
+            self.left_out.add(label)
+
     def takes_no_more(self) -> bool:
-        """Whether an index has all the rows that it may have; asked, and noted, when there is one more."""
+        """Whether to read on is in vain; asked, and noted, when there is one more row."""
         self.more = len(self.labels) + self.faulty >= MAX_ENTRIES
-        return self.more
+        return self.more or self.given_up
+
+    @property
+    def given_up(self) -> bool:
+        """Whether so many rows are no entries that the rest was not read."""
+        return self.faulty > MAX_FAULTY
 
 
 ReadQuery: TypeAlias = Read | ColumnError
 
 
-def read_columns(kind: str, report: Report, columns: Columns) -> Read | None:
+def read_columns(
+    kind: str, report: Report, columns: Columns, asked: Container[str] = frozenset()
+) -> Read | None:
     """The rows of a catalog file, by its suffix; None after reporting that it cannot be read at all.
 
-    Raises ColumnError.
+    `asked` are labels to be told of where `where` does not want them. Raises ColumnError.
     """
     if kind == ".txt":
         return _lines(report.source)
     if kind in DELIMITERS:
-        return _cells(report.source, DELIMITERS[kind], columns)
+        return _cells(report.source, DELIMITERS[kind], columns, asked)
     if kind == ".jsonl":
-        return _values(report, each_plain_line(report), columns)
+        return _values(report, each_plain_line(report), columns, asked)
     try:
-        return _values(report, each_plain_item(report), columns)
+        return _values(report, each_plain_item(report), columns, asked)
     except Refused as refused:
         report.add(refused.code, refused.at, "catalog", refused.fact, refused.limit, refused.help)
         return None
@@ -175,10 +191,11 @@ def _lines(source: SchemaSource) -> Read:
             lines.pop()
             starts.pop()
     found.more = len(lines) > MAX_ENTRIES
-    blank = [number for number, line in enumerate(lines) if not line or line.isspace()]
+    blanks = (number for number, line in enumerate(lines) if not line or line.isspace())
+    blank = list(islice(blanks, MAX_FAULTY + 1))
     for number in blank:
         found.refuse(blank_line(lines[number], starts[number]))
-    if blank:
+    if blank and not found.given_up:
         # What is wrong with it keeps the catalog from being used; the others are read to be told of too.
         unused = frozenset(blank)
         starts = array("q", [at for number, at in enumerate(starts) if number not in unused])
@@ -187,7 +204,7 @@ def _lines(source: SchemaSource) -> Read:
     return found
 
 
-def _cells(source: SchemaSource, delimiter: str, columns: Columns) -> Read:
+def _cells(source: SchemaSource, delimiter: str, columns: Columns, asked: Container[str]) -> Read:
     found = Read(ids=[] if columns.id else None)
     header, value, key, wanted = list[str](), 0, 0, list[tuple[int, str]]()
     labels, ids, places = found.labels, found.ids, found.places
@@ -203,7 +220,7 @@ def _cells(source: SchemaSource, delimiter: str, columns: Columns) -> Read:
         elif len(row.cells) != len(header):
             found.refuse(ragged(row, header))
         elif wanted and any(row.cells[position] != text for position, text in wanted):
-            found.passed += 1
+            found.leave_out(row.cells[value], asked)
         else:
             labels.append(row.cells[value])
             places.append(row.at)
@@ -214,7 +231,9 @@ def _cells(source: SchemaSource, delimiter: str, columns: Columns) -> Read:
     return found
 
 
-def _values(report: Report, items: Iterable[tuple[int, Any] | Refused], columns: Columns) -> Read:
+def _values(
+    report: Report, items: Iterable[tuple[int, Any] | Refused], columns: Columns, asked: Container[str]
+) -> Read:
     found, keys = Read(ids=[] if columns.id else None), dict[str, None]()
     value, key, where = columns.value or VALUE, columns.id, columns.where
     labels, ids, places = found.labels, found.ids, found.places
@@ -229,7 +248,7 @@ def _values(report: Report, items: Iterable[tuple[int, Any] | Refused], columns:
             if not keys.keys() >= data.keys():
                 keys.update(dict.fromkeys(data))
             if where and not _wanted(data, where):
-                found.passed += 1
+                found.leave_out(data.get(value), asked)
                 continue
             label = data.get(value)
         else:

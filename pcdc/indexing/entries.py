@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from pcdc.diagnostics import Location, code_points, quoted
 from pcdc.source import NOWHERE, Report, SchemaSource, read_source
 from pcdc.table import ColumnError, Columns
 
-from .columns import TOLD, DatabaseRows, Places, Read, ReadQuery, read_columns, rows_of_query
+from .columns import MAX_FAULTY, TOLD, DatabaseRows, Places, Read, ReadQuery, read_columns, rows_of_query
 from .definition import MAX_ENTRIES, MIN_ENTRIES, Entries
 
 MAX_CATALOG_BYTES = 1024 * 1024 * 1024
@@ -26,8 +26,13 @@ PLACES = 3
 Place = Callable[[int, bool], int]
 
 
-def read_entries(catalog: Catalog, catalogs: Catalogs, report: Report) -> Entries | None:
-    """The entries of a catalog; what keeps it from being read, and what is wrong with it, is reported."""
+def read_entries(
+    catalog: Catalog, catalogs: Catalogs, report: Report, answers: Container[str] = frozenset()
+) -> Entries | None:
+    """The entries of a catalog; what keeps it from being read, and what is wrong with it, is reported.
+
+    `answers` are those of the examples.
+    """
     columns = catalog.columns
     try:
         if catalog.path is None:
@@ -39,7 +44,7 @@ def read_entries(catalog: Catalog, catalogs: Catalogs, report: Report) -> Entrie
         else:
             source = catalogs.opened(catalog, catalog.path, MAX_CATALOG_BYTES, _SPLIT)
             kind = catalog.path.suffix.lower()
-            read = None if source is None else read_columns(kind, report.of(source), columns)
+            read = None if source is None else read_columns(kind, report.of(source), columns, answers)
     except ColumnError as why:
         catalogs.misfits(catalog, why)
         return None
@@ -51,8 +56,8 @@ def read_entries(catalog: Catalog, catalogs: Catalogs, report: Report) -> Entrie
         return Entries(read.labels, _ids(read), lambda n: rows.locate(read.places[n]))
     _check(catalog, read, report, source, Places(kind, source, columns).of)
     again = _Again(catalog.path, source.sha256, kind, columns)
-    places = read.places
-    return Entries(read.labels, _ids(read), lambda n: again.locate(places[n]))
+    places, left_out = read.places, frozenset(read.left_out)
+    return Entries(read.labels, _ids(read), lambda n: again.locate(places[n]), left_out)
 
 
 def _stream(keep: sql.Keep[ReadQuery], url: str, query: str, folder: Path) -> ReadQuery:
@@ -87,7 +92,13 @@ def _check(catalog: Catalog, read: Read, report: Report, source: SchemaSource, p
         told.add(problem.code, problem.at, row, problem.fact, problem.limit, problem.help)
     if read.faulty > TOLD:
         fact, at = f"has {read.faulty - TOLD} more rows that cannot be read", read.problems[TOLD].at
-        told.add("PCDC109", at, catalog.subject, fact, f"the first {TOLD} are named")
+        limit = f"the first {TOLD} are named"
+        if read.given_up:
+            fact = f"has more than {MAX_FAULTY:,} rows that cannot be read"
+            limit = f"{limit}, and after as many it was not read on"
+        told.add("PCDC109", at, catalog.subject, fact, limit)
+        if read.given_up:
+            return
     at_source = catalog.at("source")
     if read.more:
         help = "leave out rows that are never the answer, or split the question"

@@ -140,6 +140,20 @@ def test_a_nul_is_a_character_that_cannot_be_seen_and_no_other_encoding(parsed, 
     assert "U+0000" in found.fact
 
 
+def test_a_cell_that_is_too_long_is_told_as_that(parsed):
+    content = 'v\na\n"' + "b" * 140_000
+    found = error(parsed({"source": "t.csv", "value": "v"}, {"t.csv": content}))
+    assert (found.code, found.location.line) == ("PCDC109", 3)
+    assert found.fact == "has a cell of more than 131,072 characters"
+    assert found.help == "shorten it (a label has at most 2,000 characters), or close its quotes"
+
+
+@pytest.mark.parametrize("header", [",", "code,label"])
+def test_a_column_that_is_not_there_is_told_with_where_columns_are_named(parsed, header):
+    found = error(parsed({"source": "t.csv", "value": "name"}, {"t.csv": f"{header}\na,b\nc,d\n"}))
+    assert (found.code, found.help) == ("PCDC231", "the first row names the columns")
+
+
 def test_what_helps_against_a_deep_nest_is_said_of_what_nests(parsed):
     deep = error(parsed({"source": "t.json"}, {"t.json": "[" * 100}))
     assert (deep.code, deep.help) == ("PCDC107", "a catalog is an array of texts or flat objects")

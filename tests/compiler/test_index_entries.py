@@ -143,6 +143,23 @@ def test_where_keeps_rows_and_those_it_does_not_want_need_no_id(parsed):
     assert found.labels == ["Rome", "Oslo"]
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.json"])
+def test_an_example_that_where_leaves_out_is_told_so(tmp_path, name):
+    rows = [("Texas", "state"), ("Bayern", "land"), ("Utah", "state")]
+    objects = [{"name": label, "kind": kind} for label, kind in rows]
+    text = json.dumps(objects) if name == "a.json" else as_csv([["name", "kind"], *rows])
+    (tmp_path / name).write_text(text)
+    catalog = {"source": name, "value": "name", "where": {"kind": "state"}}
+    examples = [
+        {"context": f"in {label}", "answers": {"place": label}} for label in ("Texas", "Bayern", "Rom")
+    ]
+    declared = {"x-pcdc": {"index": True, "examples": examples}, "place": {"x-catalog": catalog}}
+    (tmp_path / "definition.json").write_text(json.dumps(declared))
+    left_out, unknown = errors(parse_index_file(tmp_path / "definition.json"))
+    assert (left_out.code, unknown.code) == ("PCDC236", "PCDC236")
+    assert ("`where` leaves it out" in left_out.help, "`where`" in unknown.help) == (True, False)
+
+
 @pytest.mark.parametrize("count", [0, 1])
 def test_fewer_than_two_entries_are_no_index(parsed, count):
     (few,) = errors(parsed({"source": "a.txt"}, {"a.txt": "Rome\n" * count}))
@@ -240,6 +257,34 @@ def test_labels_and_ids_that_nobody_can_see_are_told_with_their_places(parsed):
 def test_joiners_between_letters_that_join_are_seen(parsed):
     word = "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645"
     assert accepted(parsed({"source": "a.txt"}, {"a.txt": f"{word}\nb\n"})).labels[0] == word
+
+
+@pytest.mark.parametrize(
+    ("catalog", "content"),
+    [
+        ({"source": "a.txt"}, "a\nb\n" + "\n" * 3000),
+        ({"source": "a.txt"}, "a\r\nb\r\n" + " \r\n" * 3000),
+        ({"source": "a.csv", "value": "v"}, "v\na\nb\n" + "c,d\n" * 3000),
+        ({"source": "a.jsonl"}, '"a"\n"b"\n' + "{\n" * 3000),
+        ({"source": "a.json"}, '["a", "b"' + ", 1" * 3000 + "]"),
+    ],
+    ids=["txt", "crlf", "csv", "jsonl", "json"],
+)
+def test_a_file_of_faulty_rows_is_not_read_to_its_end(parsed, monkeypatch, catalog, content):
+    refused = list[object]()
+    refuse = columns.Read.refuse
+    monkeypatch.setattr(columns.Read, "refuse", lambda *args: (refused.append(args), refuse(*args))[1])
+    found = errors(parsed(catalog, {catalog["source"]: content}))
+    assert len(refused) == columns.MAX_FAULTY + 1
+    assert len(found) == columns.TOLD + 1
+    assert found[-1].fact == "has more than 1,000 rows that cannot be read"
+    assert found[-1].limit == "the first 20 are named, and after as many it was not read on"
+
+
+def test_as_many_faulty_rows_as_are_read_are_counted(parsed):
+    content = "a\nb\n" + "\n" * columns.MAX_FAULTY
+    found = errors(parsed({"source": "a.txt"}, {"a.txt": content}))
+    assert found[-1].fact == "has 980 more rows that cannot be read"
 
 
 def test_of_very_many_faulty_rows_the_first_are_told_and_how_many_there_are(parsed):
