@@ -165,7 +165,12 @@ class Catalogs:
         surplus = [key for key in idle if key in node.members]
         for key in surplus:
             what = "a file is read whole" if key in idle[:2] else "a line of text has no columns"
-            refuse(key, f"has a `{key}`", what, "leave it out, or name another kind of source")
+            refuse(
+                key,
+                f"has {'an' if key == 'id' else 'a'} `{key}`",
+                what,
+                "leave it out, or name another kind of source",
+            )
         return None if surplus else Catalog(name, node, source, folder / source)
 
     def _table(self, catalog: Catalog) -> Table | None:

@@ -263,8 +263,15 @@ def ragged(row: CsvRow, header: list[str]) -> Problem:
     """Why a row with another number of cells than the header is none."""
     if not row.cells:
         return Problem("PCDC109", row.at, "is a blank line", "every line is a row", "remove it")
-    fact, limit = f"has {len(row.cells)} cells", f"the first row names {len(header)} columns"
+    fact, limit = (
+        f"has {_counted(len(row.cells), 'cell')}",
+        f"the first row names {_counted(len(header), 'column')}",
+    )
     return Problem("PCDC109", row.at, fact, limit, "put quotes around a cell that holds the separator")
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def cell_places(text: str, start: int, delimiter: str) -> Iterator[int]:

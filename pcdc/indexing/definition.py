@@ -19,11 +19,13 @@ class Entries:
 
     `ids` are distinct; where the labels are their own ids they are the same object. `locate` gives the place
     of a row's label, by its number from 0; it may read the source again, and gives None where that changed.
+    `left_out` are those answers of examples that only rows have which `where` does not want.
     """
 
     labels: Sequence[str]
     ids: Sequence[str]
     locate: Callable[[int], Location | None] = dataclasses.field(compare=False, repr=False)
+    left_out: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -23,7 +23,7 @@ def read_pairs(
 ) -> tuple[tuple[str, str], ...]:
     """The examples of an index as query and label; answers are looked for where the entries are known."""
     asked = None if entries is None else Field(field, "enum", "", ())
-    lookup = Lookup(entries, _answers(items, field)) if entries else None
+    lookup = Lookup(entries, answers_of(items, field)) if entries else None
 
     def find(_: Field, given: Scalar) -> int | str:
         text = given.value
@@ -37,7 +37,8 @@ def read_pairs(
     return tuple((example.context, entries.labels[n]) for example in found for _, n in example.answers)
 
 
-def _answers(items: Sequence[Node], field: str) -> set[str]:
+def answers_of(items: Sequence[Node], field: str) -> set[str]:
+    """What the examples give as labels, whether they are or not."""
     answers = (item.get("answers") for item in items if isinstance(item, Object))
     given = (node.get(field) for node in answers if isinstance(node, Object))
     return {node.value for node in given if isinstance(node, Scalar) and isinstance(node.value, str)}
@@ -70,6 +71,8 @@ class Lookup:
         if entries.ids is not entries.labels and text in entries.ids:
             label = entries.labels[entries.ids.index(text)]
             return f"that is an id; write its label {quoted(label)}"
+        if text in entries.left_out:
+            return "the catalog has it, but `where` leaves it out; choose another example, or change `where`"
         near = self._near(wanted)
         if near is not None:
             return f"did you mean {quoted(entries.labels[near])}?"

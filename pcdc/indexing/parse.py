@@ -5,6 +5,7 @@ The file is an ordinary definition of one field whose `x-pcdc` says `"index": tr
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from pcdc.source import NOWHERE, Array, Member, Object, Report, Scalar, kind_of,
 from .columns import TOLD
 from .definition import MAX_ENTRIES, MIN_ENTRIES, Entries, IndexDefinition
 from .entries import check_column, check_distinct, read_entries
-from .pairs import read_pairs
+from .pairs import answers_of, read_pairs
 
 Found = tuple[IndexDefinition | None, list[Diagnostic]]
 _FORM = '{"x-pcdc": {"index": true}, "answer": {"x-catalog": {"source": "cities.txt"}}}'
@@ -128,12 +129,12 @@ class _Parsing:
         check_name(name, member.at, report)
         subject = f"field {quoted(name)}"
         found = self._expansion.expand(subject, member.value, f"{pointer}/{escape_pointer(name)}", member.at)
+        given = own.get(EXAMPLES)
+        items = given.items if isinstance(given, Array) else ()
         entries = None
         if found is not None:
             check_length(f"description of {subject}", found.description, member.at, report)
-            entries = self._entries(subject, found, member)
-        given = own.get(EXAMPLES)
-        items = given.items if isinstance(given, Array) else ()
+            entries = self._entries(subject, found, member, answers_of(items, name))
         examples = read_pairs(items, name, entries, report, self._shapes.of_example)
         diagnostics = sort_diagnostics(unrepeated(report.diagnostics))
         if found is None or entries is None or has_errors(diagnostics):
@@ -167,7 +168,9 @@ class _Parsing:
         ((name, member),) = members.items()
         return name, member, pointer
 
-    def _entries(self, subject: str, found: Expanded, member: Member) -> Entries | None:
+    def _entries(
+        self, subject: str, found: Expanded, member: Member, answers: Container[str]
+    ) -> Entries | None:
         named, report = self._catalogs.named, self._report
         if not named:
             return self._listed(subject, found, member) if found.whole else None
@@ -190,7 +193,7 @@ class _Parsing:
             limit = "the prompt of an index lists no answers, and does not explain them"
             at = catalog.node.members["description"].at
             report.add("PCDC243", at, catalog.subject, "has a `description`", limit, "leave it out")
-        return read_entries(catalog, self._catalogs, report)
+        return read_entries(catalog, self._catalogs, report, answers)
 
     def _listed(self, subject: str, found: Expanded, member: Member) -> Entries | None:
         """Entries that the definition lists itself."""
@@ -198,7 +201,8 @@ class _Parsing:
         if found.total > MAX_ENTRIES or found.total < MIN_ENTRIES:
             few = found.total < MIN_ENTRIES
             limit = f"at least {MIN_ENTRIES}" if few else f"at most {MAX_ENTRIES:,}"
-            code, fact = "PCDC212" if few else "PCDC213", f"has {found.total} answers"
+            code = "PCDC212" if few else "PCDC213"
+            fact = f"has {found.total:,} answer{'' if found.total == 1 else 's'}"
             report.add(code, member.at, subject, fact, f"an index has {limit}")
         told = {d.location for d in report.diagnostics if d.code == "PCDC215"}
         wrong = [d for d in known if not isinstance(d.choice.value, str) and d.choice.location not in told]

@@ -175,7 +175,7 @@ def test_only_line_breaks_end_a_line(parsed, breaker):
         ({"source": "t.txt"}, "a\nb\n\n", "PCDC216", (3, 1), "is empty"),
         ({"source": "t.txt"}, "a\nb\na\n", "PCDC219", (3, 1), "choice 1 again"),
         ({"source": "t.txt"}, "a\n" + "b" * 2001, "PCDC217", (2, 1), "2001 characters"),
-        ({**CODE, "source": "t.csv"}, "code,label\na,x\nb\nc,y\n", "PCDC109", (3, 1), "has 1 cells"),
+        ({**CODE, "source": "t.csv"}, "code,label\na,x\nb\nc,y\n", "PCDC109", (3, 1), "has 1 cell"),
         ({**CODE, "source": "t.csv"}, "code,label\na,x\nb,y, z\nc,y\n", "PCDC109", (3, 1), "has 3 cells"),
         ({**CODE, "source": "t.csv"}, "code,label\na,x\n\nc,y\n", "PCDC109", (3, 1), "blank line"),
         ({**CODE, "source": "t.csv"}, 'code\na\nb\n"c\nd\n', "PCDC109", (4, 1), "unexpected end of data"),
