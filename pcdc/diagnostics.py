@@ -174,6 +174,7 @@ _WARNINGS = (
     ("PCDC615", "artifact of another schema replaced"),
     ("PCDC616", "artifact left under its earlier name"),
     ("PCDC614", "no file system events"),
+    ("PCDC619", "question of an earlier index dropped"),
     ("PCDC724", "field without labels in the data"),
     ("PCDC725", "text skipped, longer than the model's window"),
     ("PCDC726", "calibration in use does not hold for a field"),

@@ -50,3 +50,8 @@ class IndexDefinition:
     ignored: tuple[Ignored, ...] = dataclasses.field(default=(), compare=False)
     location: Location | None = dataclasses.field(default=None, compare=False)
     asked: Location | None = dataclasses.field(default=None, compare=False)
+
+    @property
+    def from_file(self) -> bool:
+        """Whether a definition file says all this, and not a command line."""
+        return self.location is not None

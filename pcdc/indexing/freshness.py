@@ -104,6 +104,19 @@ def question_changes(old: Index, definition: IndexDefinition) -> tuple[str, ...]
     return tuple(lines)
 
 
+def dropped(old: Index, definition: IndexDefinition) -> tuple[str, ...]:
+    """What an index has to say of its question where a definition says nothing, in words."""
+    lost = []
+    if old.question.strip() and not definition.question.strip():
+        lost.append("a question")
+    if old.instructions.strip() and not definition.instructions.strip():
+        lost.append("instructions")
+    if old.examples and not definition.examples:
+        count = len(old.examples)
+        lost.append(f"{count} example{'' if count == 1 else 's'}")
+    return tuple(lost)
+
+
 def entry_changes(old: Labels, new: Labels) -> tuple[str, ...]:
     """How many entries came and went, in one line at most."""
     before, after = _marks(old), _marks(new)

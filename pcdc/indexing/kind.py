@@ -12,12 +12,12 @@ from pcdc_runtime.indexed.codec import SUFFIX_INDEX, open_index, write_index
 from pcdc_runtime.indexed.index import Index
 
 from pcdc.cache import Decision
-from pcdc.diagnostics import Diagnostic, quoted
+from pcdc.diagnostics import Diagnostic, finding, quoted
 from pcdc.kinds import is_missing, replaced_by_another
 from pcdc.lanes import Lane
 
 from .definition import IndexDefinition
-from .freshness import catalog_digest, decide_index, index_record
+from .freshness import catalog_digest, decide_index, dropped, index_record
 from .reading import Progress
 
 
@@ -42,9 +42,10 @@ class IndexKind:
         return decide_index(old, self.definition, lane.files.name, record, force=force)
 
     def overwritten(self, old: Index, path: Path) -> list[Diagnostic]:
-        if old.field == self.definition.field:
-            return []
-        return [replaced_by_another(path, f"index {quoted(old.name)} of field {quoted(old.field)}")]
+        if old.field != self.definition.field:
+            return [replaced_by_another(path, f"index {quoted(old.name)} of field {quoted(old.field)}")]
+        lost = dropped(old, self.definition)
+        return [_dropped(path, lost)] if lost and not self.definition.from_file else []
 
     def compile(
         self, lane: Lane, old: Index | None
@@ -59,6 +60,18 @@ class IndexKind:
 
     def write(self, path: Path, made: Index) -> None:
         write_index(path, made)
+
+
+def _dropped(path: Path, lost: tuple[str, ...]) -> Diagnostic:
+    shown = lost[0] if len(lost) == 1 else f"{', '.join(lost[:-1])} and {lost[-1]}"
+    return finding(
+        "PCDC619",
+        None,
+        str(path),
+        f"had {shown}, which this call does not give and the index no longer has",
+        "an index of a catalog asks what the options of the last call say",
+        "give them again with --question, --instructions and --example, or keep them in a definition",
+    )
 
 
 def read_old_index(path: Path) -> Index | ArtifactError | None:

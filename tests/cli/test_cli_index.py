@@ -110,6 +110,25 @@ def test_an_index_without_a_question_is_made_with_a_warning(run_index, write):
     assert "--question" in done.stderr
 
 
+def test_a_question_and_examples_that_a_call_does_not_give_again_are_dropped_with_a_warning(run_index, write):
+    source = write("goods.txt", "Dates\nFigs\n")
+    shown = ["--example", "sweet => Dates", "--example", "purple => Figs"]
+    run_index(source, "-q", "Which goods?", *shown)
+    fewer = run_index(source, "-q", "Which goods, please?", *shown[:2])
+    assert (fewer.exit_code, fewer.stderr) == (0, "")
+    run_index(source, "-q", "Which goods?", *shown)
+    done = run_index(source)
+    assert (done.exit_code, "warning[PCDC619]" in done.stderr) == (0, True)
+    assert "had a question and 2 examples, which" in done.stderr
+    assert "PCDC619" not in run_index(source).stderr
+
+
+def test_what_a_definition_file_no_longer_says_is_no_surprise(run_index, write):
+    run_index(write("tariff.json", definition()))
+    done = run_index(write("tariff.json", definition() | {"x-pcdc": {"index": True}}))
+    assert (done.exit_code, done.stderr) == (0, "")
+
+
 def test_options_of_a_catalog_do_not_fit_a_definition(run_index, write, out):
     done = run_index(write("tariff.json", definition()), "--question", "Which?", "--example", "a => b")
     assert done.exit_code == 2
