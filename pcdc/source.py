@@ -37,7 +37,7 @@ _LITERAL = r'(?:[^"\\]|\\.)*'
 _SOURCE_KEY = "".join(rf"(?:{letter}|\\u00{ord(letter):02x})" for letter in "source")
 # The source of a catalog, however it is spelled; where it may be more than a path, none of it is shown.
 _SOURCE = re.compile(rf'"{_SOURCE_KEY}"\s*:\s*"({_LITERAL})', re.IGNORECASE | re.DOTALL)
-_MORE_THAN_A_PATH = re.compile(r"[:@%=?&;\\]")
+_MORE_THAN_A_PATH = re.compile(r"(?!sqlite:///[^:@%=?&;\\]*$).*[:@%=?&;\\]", re.DOTALL)
 # Anything like a URL, also where quotes do not pair.
 _URL = re.compile(
     r'(?<![\w+.-])[a-z][\w+.-]{0,40}(?::|\\u003a)(?![\s"])((?:[^"\\\r\n]|\\[^\r\n])*)', re.IGNORECASE
@@ -194,7 +194,7 @@ class SchemaSource:
     @cached_property
     def _secrets(self) -> list[tuple[int, int]]:
         """In their order, and apart from each other."""
-        sources = (m.span(1) for m in _SOURCE.finditer(self.text) if _MORE_THAN_A_PATH.search(m[1]))
+        sources = (m.span(1) for m in _SOURCE.finditer(self.text) if _MORE_THAN_A_PATH.match(m[1]))
         urls = (m.span(1) for m in _URL.finditer(self.text) if _LOGIN.search(m[1]))
         apart = list[tuple[int, int]]()
         for start, end in sorted([*sources, *urls]):
