@@ -17,7 +17,7 @@ from .diagnostics import quoted
 from .labels import Declared
 from .schema import CatalogUse, Choice
 from .source import MAX_FILE_BYTES, SPLIT, Object, Report, Scalar, SchemaSource, read_source
-from .table import ColumnError, Columns, Problem, Row, Table, find_columns, read_table
+from .table import ColumnError, Columns, Problem, Row, Table, find_columns, given_up, read_table
 
 FILES = (".txt", ".csv", ".tsv", ".json", ".jsonl")
 TOLD = 20
@@ -115,6 +115,8 @@ class Catalogs:
         if table is None:
             return Rows(uses=(catalog.use,))
         self._tell(catalog, table)
+        if table.given_up:
+            return Rows(uses=(catalog.use,))
         few = _few(catalog, table) if table.total < MIN_CHOICES else None
         return Rows(_choices(table), table.total, not table.problems, (catalog.use,), few)
 
@@ -261,7 +263,10 @@ class Catalogs:
         more = len(table.problems) - TOLD
         if more > 0:
             fact, at = f"has {more} more rows that cannot be read", table.problems[TOLD].at
-            report.add("PCDC109", at, catalog.subject, fact, f"the first {TOLD} are named")
+            limit = f"the first {TOLD} are named"
+            if table.given_up:
+                fact, limit = given_up(limit)
+            report.add("PCDC109", at, catalog.subject, fact, limit)
 
 
 def _few(catalog: Catalog, table: Table) -> Few:

@@ -81,10 +81,10 @@ def read_json(report: Report, kind: str = "definition") -> Node | None:
         return None
 
 
-def read_json_lines(report: Report) -> list[Node | Refused]:
+def read_json_lines(report: Report) -> Iterator[Node | Refused]:
     """The values of a catalog with one a line; what is wrong with a line stands in its place."""
     reader = _Reader(report, "line")
-    return list(reader.lines(reader.line_value))
+    return reader.lines(reader.line_value)
 
 
 def each_json_line(report: Report) -> Iterator[Node | Refused]:

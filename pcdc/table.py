@@ -20,6 +20,8 @@ from .source import Array, Node, Object, Report, Scalar, SchemaSource, Unread, k
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 VALUE = "value"
+MAX_FAULTY = 1000
+"""After more rows than this that cannot be read nothing is read on."""
 _NAMES_SHOWN = 12
 _HEADER = "the first row names the columns"
 _OTHER_DELIMITERS = frozenset(";\t|,")
@@ -58,6 +60,11 @@ class Table:
     total: int = 0
     passed: int = 0
     problems: list[Problem] = field(default_factory=list)
+
+    @property
+    def given_up(self) -> bool:
+        """Whether so many rows are no entries that the rest was not read, and `total` is not of all."""
+        return len(self.problems) > MAX_FAULTY
 
     def add(self, row: Row | Problem) -> None:
         """Append one row."""
@@ -98,6 +105,12 @@ class ColumnError(Exception):
         self.misfits = tuple(misfits)
 
 
+def given_up(named: str) -> tuple[str, str]:
+    """Fact and limit of a catalog that was given up; `named` says how many of its faulty rows are told."""
+    fact = f"has more than {MAX_FAULTY:,} rows that cannot be read"
+    return fact, f"{named}, and after as many it was not read on"
+
+
 def read_table(kind: str, report: Report, columns: Columns) -> Table | None:
     """The rows of a catalog file, by its suffix; None after reporting that it cannot be read at all.
 
@@ -108,7 +121,7 @@ def read_table(kind: str, report: Report, columns: Columns) -> Table | None:
     if kind in DELIMITERS:
         return _cells(report.source, DELIMITERS[kind], columns)
     if kind == ".jsonl":
-        return _values(report.source, read_json_lines(report), columns)
+        return _values(report.source, _some(read_json_lines(report)), columns)
     root = read_json(report, "catalog")
     if isinstance(root, Array):
         return _values(report.source, root.items, columns)
@@ -116,6 +129,16 @@ def read_table(kind: str, report: Report, columns: Columns) -> Table | None:
         fact, limit = f"is {kind_of(root)}", "a catalog is an array of texts or objects"
         report.add("PCDC105", root.at, "catalog", fact, limit)
     return None
+
+
+def _some(items: Iterable[Node | Refused]) -> Iterator[Node | Refused]:
+    """The items up to where a table gives up."""
+    refused = 0
+    for item in items:
+        yield item
+        refused += isinstance(item, Refused)
+        if refused > MAX_FAULTY:
+            return
 
 
 def find_columns(names: Sequence[str], columns: Columns, also: Sequence[Misfit] = ()) -> None:
@@ -161,6 +184,8 @@ def _unnamed(what: str, names: Sequence[str]) -> Misfit:
 def _lines(source: SchemaSource) -> Table:
     table = Table(source)
     for start, end in source.line_spans():
+        if table.given_up:
+            break
         line = source.text[start:end]
         table.add(Row(line, start) if line.strip() else blank_line(line, start))
     return table
@@ -221,7 +246,7 @@ def _cells(source: SchemaSource, delimiter: str, columns: Columns) -> Table:
         elif number == 0 and row.cells:
             header = row.cells
             value, description, wanted = positions(header, columns)
-        elif not header:
+        elif not header or table.given_up:
             break
         elif len(row.cells) != len(header):
             table.add(ragged(row, header))
@@ -293,6 +318,8 @@ def _values(source: SchemaSource, values: Iterable[Node | Refused], columns: Col
     keys = list(dict.fromkeys(key for item in items if isinstance(item, Object) for key in item.members))
     value, description = columns.value or VALUE, columns.description or "description"
     for item in items:
+        if table.given_up:
+            break
         row = entry(item, value, description, columns.where)
         if row is None:
             table.passed += 1

@@ -17,6 +17,7 @@ from pcdc.reader import Refused, each_plain_item, each_plain_line, value_at
 from pcdc.source import NOWHERE, Object, Report, Scalar, SchemaSource
 from pcdc.table import (
     DELIMITERS,
+    MAX_FAULTY,
     VALUE,
     ColumnError,
     Columns,
@@ -34,7 +35,6 @@ from pcdc.table import (
 from .definition import MAX_ENTRIES
 
 TOLD = 20
-MAX_FAULTY = 1000
 _ID = "id"
 
 

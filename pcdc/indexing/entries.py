@@ -13,9 +13,9 @@ from pcdc import sql
 from pcdc.catalog import Catalog, Catalogs
 from pcdc.diagnostics import Location, code_points, quoted
 from pcdc.source import NOWHERE, Report, SchemaSource, read_source
-from pcdc.table import ColumnError, Columns
+from pcdc.table import ColumnError, Columns, given_up
 
-from .columns import MAX_FAULTY, TOLD, DatabaseRows, Places, Read, ReadQuery, read_columns, rows_of_query
+from .columns import TOLD, DatabaseRows, Places, Read, ReadQuery, read_columns, rows_of_query
 from .definition import MAX_ENTRIES, MIN_ENTRIES, Entries
 
 MAX_CATALOG_BYTES = 1024 * 1024 * 1024
@@ -94,8 +94,7 @@ def _check(catalog: Catalog, read: Read, report: Report, source: SchemaSource, p
         fact, at = f"has {read.faulty - TOLD} more rows that cannot be read", read.problems[TOLD].at
         limit = f"the first {TOLD} are named"
         if read.given_up:
-            fact = f"has more than {MAX_FAULTY:,} rows that cannot be read"
-            limit = f"{limit}, and after as many it was not read on"
+            fact, limit = given_up(limit)
         told.add("PCDC109", at, catalog.subject, fact, limit)
         if read.given_up:
             return

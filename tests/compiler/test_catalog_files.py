@@ -11,6 +11,7 @@ from pcdc.cache import input_record
 from pcdc.diagnostics import render_text
 from pcdc.parse import catalogs_of, parse_file, parse_mapping
 from pcdc.schema import FieldDefinition, SchemaError, StructuredSchema
+from pcdc.table import Table
 
 
 @pytest.fixture
@@ -299,9 +300,26 @@ def test_the_limit_counts_the_rows_that_are_wanted(parsed):
 
 
 def test_of_very_many_wrong_rows_the_first_are_named_and_the_rest_counted(parsed):
-    found = errors(parsed(CODE, {"teams.csv": "code,label\n" + "a;b\n" * 5000}))
+    found = errors(parsed(CODE, {"teams.csv": "code,label\n" + "a;b\n" * 900}))
     assert [d.code for d in found].count("PCDC109") == 21
-    assert any(d.fact == "has 4980 more rows that cannot be read" for d in found)
+    assert any(d.fact == "has 880 more rows that cannot be read" for d in found)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("t.txt", "a\nb\n" + "\n" * 3000),
+        ("t.csv", "v\na\nb\n" + "c,d\n" * 3000),
+        ("t.jsonl", '"a"\n"b"\n' + "{\n" * 3000),
+        ("t.json", '["a", "b"' + ", 1" * 3000 + "]"),
+    ],
+)
+def test_a_catalog_of_wrong_rows_is_not_read_to_its_end(parsed, monkeypatch, name, content):
+    added, add = list[object](), Table.add
+    monkeypatch.setattr(Table, "add", lambda *args: (added.append(args), add(*args))[1])
+    found = errors(parsed({"source": name, **({"value": "v"} if name == "t.csv" else {})}, {name: content}))
+    assert (len(added), len(found)) == (1003, 21)
+    assert found[-1].fact == "has more than 1,000 rows that cannot be read"
 
 
 def test_a_file_over_the_size_limit_is_not_read(parsed):
