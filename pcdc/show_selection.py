@@ -66,7 +66,10 @@ def _drawn(selection: Selection) -> str:
             if sampling.accepted
             else f"resampled after {sampling.attempts} rejections"
         )
-        return f", drawn by disc with seed {selection.seed}, {how}, p_b about {sampling.p_bad:.4f}"
+        # What the draws suggest, as far as it is not disproved.
+        low, high = selection.legal_mass or (0.0, 1.0)
+        p_bad = min(max(sampling.p_bad, 1 - high), 1 - low)
+        return f", drawn by disc with seed {selection.seed}, {how}, p_b about {p_bad:.4f}"
     if selection.method == "trie":
         if selection.seed is not None:
             return f", drawn by trie with seed {selection.seed}"

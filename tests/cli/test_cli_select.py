@@ -209,7 +209,7 @@ def test_ids_have_a_column_unless_the_labels_are_the_ids():
                 "sampling": Sampling(7, 4, False, 2, (0.5, 0.25, 0.5, 0.25, 0.1, 0.1)),
                 "lead": -math.inf,
             },
-            "not certified, drawn by disc with seed 7, resampled after 4 rejections, p_b about 0.6250:"
+            "not certified, drawn by disc with seed 7, resampled after 4 rejections, p_b about 0.5000:"
             " another label may have up to 0.0100 of the model's probability, and the last answer none",
         ),
         (
