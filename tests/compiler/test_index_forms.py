@@ -51,15 +51,19 @@ def by_rules(target, labels):
     Labels that are no choices are left out.
     """
     labels = [label for label in dict.fromkeys(labels) if schema_of([label]) is not None]
+    return tokenize_schema(schema_of(["a"]), target)[0].prompt, ruled(target, labels)
+
+
+def ruled(target, labels):
+    """What each label becomes: all at once where that goes, else the halves by themselves."""
     whole = schema_of(labels)
     tokenized, problems = (None, []) if whole is None else tokenize_schema(whole, target)
     if tokenized is not None:
-        return tokenized.prompt, dict(zip(labels, choice_forms(tokenized, target), strict=False))
-    expected = {}
-    for label in labels:
-        tokenized, problems = tokenize_schema(schema_of([label]), target)
-        expected[label] = choice_forms(tokenized, target)[0] if tokenized else {p.code for p in problems}
-    return tokenize_schema(schema_of(["a"]), target)[0].prompt, expected
+        return dict(zip(labels, choice_forms(tokenized, target), strict=False))
+    if len(labels) == 1:
+        return {labels[0]: {problem.code for problem in problems}}
+    half = len(labels) // 2
+    return ruled(target, labels[:half]) | ruled(target, labels[half:])
 
 
 def choice_forms(tokenized, target):
