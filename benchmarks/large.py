@@ -120,8 +120,8 @@ def _methods(selector: Selector, queries: Sequence[Query], seconds: float) -> di
 
 def _laws(selector: Selector, contexts: Sequence[str]) -> dict[str, Any]:
     known, took = zip(*(laws.enumerated(selector, context) for context in contexts), strict=True)
-    shown = _shown(laws.LAWS, laws.law_rows(known))
     checked = [laws.agreement(selector, text, one) for text, one in zip(contexts, known, strict=True)]
+    shown = _shown(laws.LAWS, laws.law_rows(known, checked))
     masses = ", ".join(f"{1 - one.p_bad:.3f}" for one in known)
     certified = sum(one.certified for one in checked)
     print(

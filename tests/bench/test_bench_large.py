@@ -189,7 +189,9 @@ def test_exact_agrees_with_the_enumeration_of_every_form(bench):
     for one in found["agreement"]:
         assert (one["answers"], one["certified"]) == (10, True)
         assert max(one["misplaced"], one["outside"], one["share_outside"]) < 1e-3
-    assert [row["law"] for row in found["rows"]] == ["trie, drawn", *(f"disc, K = {k}" for k in range(1, 5))]
+        assert abs(one["kl"]) < 1e-6
+    titles = ["exact, all answers", "trie, drawn", "trie, beam 2", *(f"disc, K = {k}" for k in range(1, 5))]
+    assert [row["law"] for row in found["rows"]] == titles
 
 
 @pytest.mark.parametrize("answers", [4, 10])
@@ -200,6 +202,7 @@ def test_an_answer_that_is_not_the_enumeration_s_is_told(bench, monkeypatch, ans
         right = bench.laws.agreement(selector, "About figs", law)
         assert (right.answers, right.certified) == (answers, True)
         assert max(right.misplaced, right.outside, right.share_outside) < 1e-3
+        assert (right.kl is None) == (answers < 10)
         best = int(np.argmax(law.log_true))
         chance = np.where(law.entry == best, law.log_chance - 9, law.log_chance)
         wrong = bench.laws.agreement(selector, "About figs", replace(law, log_chance=chance))
